@@ -1,0 +1,75 @@
+//! Hashes that are the same on every machine and in every version.
+//!
+//! Three users: entity id → shard ([`entity_hash`], xxh3-64 with the cluster's seed), message tags and schema hashes
+//! ([`stable_hash`] and [`mix`], usable in constants). They are stored and sent, so they never change.
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use super::ids::ShardId;
+
+/// Name of the entity hash in stored records. A pod whose build uses another is refused.
+pub const ENTITY_HASH_NAME: &str = "xxh3-64";
+
+/// Hash of an entity id under the cluster's seed.
+#[inline]
+#[must_use]
+pub fn entity_hash(seed: u64, id: &[u8]) -> u64 {
+    xxh3_64_with_seed(id, seed)
+}
+
+/// The shard of a hash among `number_of_shards` (at least 1).
+#[inline]
+#[must_use]
+pub fn shard_of_hash(hash: u64, number_of_shards: u32) -> ShardId {
+    debug_assert!(number_of_shards > 0);
+    ShardId((hash % u64::from(number_of_shards.max(1))) as u32)
+}
+
+/// 64-bit FNV-1a of a text (<http://www.isthe.com/chongo/tech/comp/fnv/>), usable in constants.
+#[must_use]
+pub const fn stable_hash(text: &str) -> u64 {
+    let bytes = text.as_bytes();
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    let mut i = 0;
+    while i < bytes.len() {
+        hash ^= bytes[i] as u64;
+        hash = hash.wrapping_mul(0x0000_0100_0000_01b3);
+        i += 1;
+    }
+    hash
+}
+
+/// Combines two hashes; the order matters.
+#[must_use]
+pub const fn mix(left: u64, right: u64) -> u64 {
+    let mut hash = left.rotate_left(23) ^ right;
+    hash = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    hash ^ (hash >> 29)
+}
+
+/// The tag of a message: `stable_hash("entity::method")` folded to 32 bits.
+#[must_use]
+pub const fn message_tag(entity: &str, method: &str) -> u32 {
+    let hash = mix(stable_hash(entity), stable_hash(method));
+    (hash ^ (hash >> 32)) as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_never_change() {
+        assert_eq!(entity_hash(0, b""), 0x2d06_8005_38d3_94c2);
+        assert_eq!(entity_hash(0, b"g1"), xxhash_rust::xxh3::xxh3_64(b"g1"));
+        assert_eq!(stable_hash(""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(stable_hash("a"), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(stable_hash("foobar"), 0x8594_4171_f739_67e8);
+    }
+
+    #[test]
+    fn mixing_depends_on_the_order() {
+        assert_ne!(mix(1, 2), mix(2, 1));
+        assert_ne!(message_tag("a", "b"), message_tag("b", "a"));
+    }
+}

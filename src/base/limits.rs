@@ -1,0 +1,48 @@
+//! Every bound of the system, in one place, with its reason.
+
+use core::time::Duration;
+
+/// Longest entity id in bytes: its length is one byte on the wire.
+pub const ENTITY_ID_BYTES_MAX: usize = 255;
+/// Longest name of a role, an entity type or a message.
+pub const NAME_BYTES_MAX: usize = 64;
+/// Longest call chain that a frame carries; a cycle longer than this ends by its timeout.
+pub const CALL_CHAIN_MAX: usize = 8;
+/// Largest frame by default: bounds what one peer can make us buffer.
+pub const FRAME_BYTES_MAX: usize = 1 << 20;
+/// How often a message may be passed on by pods that no longer own its shard.
+pub const HOPS_MAX: u8 = 2;
+/// Shards of a role by default: ten times the hundred pods of a large installation.
+pub const NUMBER_OF_SHARDS: u32 = 1024;
+/// Most shards of a role: the table of a core stays within a megabyte.
+pub const NUMBER_OF_SHARDS_MAX: u32 = 65_536;
+/// Messages that wait at or run in one entity, by default.
+pub const MAILBOX_CAPACITY: u32 = 4096;
+/// Elements of one cross-core queue: 128 KiB for each pair of cores.
+pub const MESH_CAPACITY: usize = 1024;
+/// Elements that one turn takes from one peer core, so that no core starves the others.
+pub const MESH_BATCH: usize = 64;
+/// Messages from foreign threads that wait for a core.
+pub const FOREIGN_INBOX_CAPACITY: usize = 4096;
+/// Completions that one turn takes from the ring.
+pub const COMPLETIONS_PER_TURN: usize = 64;
+/// Handlers that may run inside one another's poll: bounds the stack.
+pub const INLINE_DEPTH_MAX: u32 = 16;
+/// Asks that may complete inside one poll of a task before it has to yield once.
+pub const TURN_BUDGET: u32 = 256;
+/// Asks of one link that wait for their reply.
+pub const LINK_IN_FLIGHT_MAX: u32 = 65_536;
+/// Bytes that one link buffers for its peer before asks get back-pressure.
+pub const LINK_SEND_BYTES_MAX: usize = 8 << 20;
+/// How long a peer may take to say hello.
+pub const HELLO_TIMEOUT: Duration = Duration::from_secs(5);
+/// Connections whose hello is awaited; further ones wait in the kernel's backlog.
+pub const HELLO_PENDING_MAX: usize = 1024;
+/// Links of one core.
+pub const LINKS_MAX: usize = 16_384;
+/// Time to wait for a reply, by default.
+pub const SEND_TIMEOUT: Duration = Duration::from_secs(30);
+/// Idle time after which an entity stops, by default.
+pub const ENTITY_MAX_IDLE: Duration = Duration::from_secs(60);
+/// Time that a stopping entity has for the messages it received, by default.
+pub const ENTITY_TERMINATION_TIMEOUT: Duration = Duration::from_secs(3);

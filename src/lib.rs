@@ -1,0 +1,32 @@
+//! atoll: a thread-per-core server for addressed, sharded, single-writer entities.
+//!
+//! The folders are layers; a lower one never names a higher one (`tests/layers.rs` fails on a wrong edge):
+//! `base` < `wire`, `mesh` < `entity` < `sharding`, `control` < `engine` < `stores`, `runtime`, `transport` <
+//! `client`, `pod` < `services`, `cli`. Everything up to `engine` is pure: no sockets, files, threads or clock.
+#![warn(missing_docs)]
+#![deny(unsafe_code)]
+
+extern crate self as atoll;
+
+pub mod base;
+pub mod control;
+pub mod engine;
+pub mod entity;
+pub mod mesh;
+pub mod sharding;
+pub mod wire;
+
+#[cfg(feature = "runtime")]
+pub mod cli;
+#[cfg(feature = "runtime")]
+pub mod client;
+#[cfg(feature = "runtime")]
+pub mod pod;
+#[cfg(feature = "runtime")]
+pub mod runtime;
+#[cfg(feature = "runtime")]
+pub mod services;
+#[cfg(feature = "runtime")]
+pub mod stores;
+#[cfg(feature = "runtime")]
+pub mod transport;
