@@ -31,6 +31,16 @@ impl EntityId {
         Ok(EntityId(CompactString::new(id)))
     }
 
+    /// The empty id: of a slot that nobody lives in, or of a reference that was made from an invalid text.
+    pub(crate) fn placeholder() -> EntityId {
+        EntityId(CompactString::const_new(""))
+    }
+
+    /// Whether it is the empty placeholder.
+    pub(crate) fn is_placeholder(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The id as a text.
     #[inline]
     #[must_use]

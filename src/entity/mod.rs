@@ -1,1 +1,40 @@
-//! (in the making)
+//! Entities: typed messages, turn × borrow, life cycle, and the host that runs them on one core.
+//!
+//! Called by user code (through the generated references), by `engine` (messages from elsewhere) and by the shells
+//! (foreign threads). Invariants are stated in `host.rs`; unsafe code lives in `pool`, `cell`, `mailbox`, `slot`,
+//! `dispatch`, `host`, `hosting`, `pending`, `ask` and `scope`, which together keep the memory of one core.
+
+mod ask;
+mod call;
+mod cell;
+mod dispatch;
+pub mod foreign;
+mod gate;
+mod host;
+mod hosting;
+mod lifecycle;
+mod mailbox;
+mod message;
+mod messenger;
+mod options;
+mod pending;
+mod pool;
+mod router;
+mod scope;
+mod slot;
+
+pub use ask::{Ask, Discard};
+pub use call::{Call, CallChain, PendingKey, ReplyTo};
+pub use cell::WakeTarget;
+pub use dispatch::{Answer, AnswerVtable, MessageVtable, Method};
+pub use host::{Entered, Host, HostCounters, HostOptions};
+pub use hosting::{Delivered, Delivery, TypeHost};
+pub use lifecycle::{Entity, StartError, StopReason};
+pub use message::{
+    Access, EntityRef, HandledExclusive, HandledShared, Message, MethodInfo, Protocol, Serves,
+};
+pub use messenger::{EntityTarget, Messenger};
+pub use options::{EntityDefaults, EntityOptions, Timeout};
+pub use pending::Location;
+pub use router::{Outbound, Router, Sent};
+pub use scope::{Gone, Scope, Sleep, sleep};

@@ -1,0 +1,114 @@
+//! How senders name an entity: messengers for a type, targets for one entity.
+//!
+//! Both are plain values without reference counts, so that they cost nothing to make and may cross threads: the node is
+//! found again by its number. Called by user code and the generated references.
+
+use core::marker::PhantomData;
+use core::time::Duration;
+
+use super::ask::Ask;
+use super::message::{EntityRef, Message, Protocol};
+use super::options::Timeout;
+use crate::base::EntityId;
+use crate::base::hash::entity_hash;
+
+/// Type index of a type that its node does not host.
+pub(crate) const NOT_HOSTED: u16 = u16::MAX;
+
+/// The address of one entity, with how long its senders wait.
+#[derive(Clone, Debug)]
+pub struct EntityTarget {
+    pub(crate) node: u32,
+    pub(crate) type_index: u16,
+    pub(crate) timeout: Timeout,
+    pub(crate) hash: u64,
+    /// The empty placeholder if the text was no valid id: every send fails then.
+    pub(crate) id: EntityId,
+}
+
+impl EntityTarget {
+    /// The id.
+    #[must_use]
+    pub fn id(&self) -> &EntityId {
+        &self.id
+    }
+
+    /// A message for this entity, to be awaited or discarded. The generated references call this.
+    #[inline(always)]
+    pub fn ask<M: Message>(&self, message: M) -> Ask<M> {
+        Ask::new(self.clone(), message)
+    }
+}
+
+/// Sends messages to the entities of one type.
+pub struct Messenger<R: EntityRef> {
+    node: u32,
+    type_index: u16,
+    timeout: Timeout,
+    hash_seed: u64,
+    reference: PhantomData<fn() -> R>,
+}
+
+impl<R: EntityRef> Clone for Messenger<R> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<R: EntityRef> Copy for Messenger<R> {}
+
+impl<R: EntityRef> Messenger<R> {
+    pub(crate) fn new(node: u32, type_index: Option<u16>, hash_seed: u64) -> Messenger<R> {
+        Messenger {
+            node,
+            type_index: type_index.unwrap_or(NOT_HOSTED),
+            timeout: Timeout::Inherit,
+            hash_seed,
+            reference: PhantomData,
+        }
+    }
+
+    /// How long senders wait, instead of what the configuration says.
+    #[must_use]
+    pub fn timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = Timeout::After(timeout);
+        self
+    }
+
+    /// Senders wait for ever.
+    #[must_use]
+    pub fn no_timeout(mut self) -> Self {
+        self.timeout = Timeout::Never;
+        self
+    }
+
+    /// The reference of one entity. An id that is empty or too long makes every send fail with `InvalidEntityId`.
+    #[inline]
+    #[must_use]
+    pub fn entity(&self, id: &str) -> R {
+        R::from_target(self.target(id))
+    }
+
+    #[inline]
+    fn target(&self, id: &str) -> EntityTarget {
+        EntityTarget {
+            node: self.node,
+            type_index: self.type_index,
+            timeout: self.timeout,
+            hash: entity_hash(self.hash_seed, id.as_bytes()),
+            id: EntityId::new(id).unwrap_or_else(|_| EntityId::placeholder()),
+        }
+    }
+
+    /// A message as a value, for code that is generic over messages.
+    #[inline]
+    pub fn send<M: Message<Protocol = R::Protocol>>(&self, id: &str, message: M) -> Ask<M> {
+        Ask::new(self.target(id), message)
+    }
+
+    /// The name of the entity type.
+    #[must_use]
+    pub fn type_name(&self) -> &'static str {
+        <R::Protocol as Protocol>::NAME
+    }
+}

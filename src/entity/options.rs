@@ -1,0 +1,160 @@
+//! How an entity type behaves: idle time, concurrency, mailbox, which messages start it.
+
+use core::any::Any;
+use core::time::Duration;
+use std::sync::Arc;
+
+use super::message::Protocol;
+use crate::base::limits;
+
+/// Which messages start an entity that is not running.
+pub struct LoadRule<P: Protocol>(Arc<LoadFunction<P>>);
+
+type LoadFunction<P> = dyn for<'a> Fn(<P as Protocol>::Borrowed<'a>) -> bool + Send + Sync;
+
+impl<P: Protocol> LoadRule<P> {
+    pub(super) fn may_load(&self, message: P::Borrowed<'_>) -> bool {
+        (self.0)(message)
+    }
+}
+
+/// Options of one entity type. The defaults come from the pod's configuration.
+pub struct EntityOptions<P: Protocol> {
+    pub(crate) max_idle: Option<Duration>,
+    pub(crate) termination_timeout: Option<Duration>,
+    pub(crate) concurrency: u16,
+    pub(crate) mailbox_capacity: Option<u32>,
+    pub(crate) load: Option<LoadRule<P>>,
+}
+
+impl<P: Protocol> Default for EntityOptions<P> {
+    fn default() -> Self {
+        EntityOptions { max_idle: None, termination_timeout: None, concurrency: 1, mailbox_capacity: None, load: None }
+    }
+}
+
+impl<P: Protocol> EntityOptions<P> {
+    /// Time without any message after which an entity stops. Messages in progress count as activity.
+    #[must_use]
+    pub fn max_idle(mut self, max_idle: Duration) -> Self {
+        self.max_idle = Some(max_idle);
+        self
+    }
+
+    /// Time that a stopping entity has to finish the messages that it received, its `stop` included.
+    #[must_use]
+    pub fn termination_timeout(mut self, timeout: Duration) -> Self {
+        self.termination_timeout = Some(timeout);
+        self
+    }
+
+    /// How many messages may be in progress at the same time (1 by default: one at a time, in order). More than one
+    /// makes sense only for protocols with `&self` handlers; others are refused when the pod starts.
+    #[must_use]
+    pub fn concurrency(mut self, permits: u16) -> Self {
+        self.concurrency = permits.max(1);
+        self
+    }
+
+    /// How many messages may wait or be in progress at one entity; beyond that they fail with `MailboxFull`.
+    #[must_use]
+    pub fn mailbox_capacity(mut self, messages: u32) -> Self {
+        self.mailbox_capacity = Some(messages.max(1));
+        self
+    }
+
+    /// No limit for the mailbox.
+    #[must_use]
+    pub fn unbounded_mailbox(mut self) -> Self {
+        self.mailbox_capacity = Some(u32::MAX);
+        self
+    }
+
+    /// Which messages start an entity that is not running. Others are discarded then: a discard succeeds, an ask
+    /// fails with `MessageDiscarded`.
+    #[must_use]
+    pub fn load_entity(mut self, rule: impl for<'a> Fn(P::Borrowed<'a>) -> bool + Send + Sync + 'static) -> Self {
+        self.load = Some(LoadRule(Arc::new(rule)));
+        self
+    }
+}
+
+impl<P: Protocol> Clone for EntityOptions<P> {
+    fn clone(&self) -> Self {
+        EntityOptions {
+            max_idle: self.max_idle,
+            termination_timeout: self.termination_timeout,
+            concurrency: self.concurrency,
+            mailbox_capacity: self.mailbox_capacity,
+            load: self.load.as_ref().map(|rule| LoadRule(Arc::clone(&rule.0))),
+        }
+    }
+}
+
+/// Defaults of a pod for entity types that say nothing else.
+#[derive(Clone, Copy, Debug)]
+pub struct EntityDefaults {
+    /// See [`EntityOptions::max_idle`].
+    pub max_idle: Duration,
+    /// See [`EntityOptions::termination_timeout`].
+    pub termination_timeout: Duration,
+    /// See [`EntityOptions::mailbox_capacity`].
+    pub mailbox_capacity: u32,
+    /// Time to wait for a reply.
+    pub send_timeout: Duration,
+}
+
+impl Default for EntityDefaults {
+    fn default() -> Self {
+        EntityDefaults {
+            max_idle: limits::ENTITY_MAX_IDLE,
+            termination_timeout: limits::ENTITY_TERMINATION_TIMEOUT,
+            mailbox_capacity: limits::MAILBOX_CAPACITY,
+            send_timeout: limits::SEND_TIMEOUT,
+        }
+    }
+}
+
+/// The options of a type without the type.
+pub(crate) struct ErasedOptions {
+    pub max_idle: Duration,
+    pub termination_timeout: Duration,
+    pub concurrency: u16,
+    pub mailbox_capacity: u32,
+    pub load: Option<Box<dyn Any>>,
+}
+
+impl ErasedOptions {
+    pub(crate) fn new<P: Protocol>(options: EntityOptions<P>, defaults: &EntityDefaults) -> ErasedOptions {
+        ErasedOptions {
+            max_idle: options.max_idle.unwrap_or(defaults.max_idle),
+            termination_timeout: options.termination_timeout.unwrap_or(defaults.termination_timeout),
+            concurrency: options.concurrency,
+            mailbox_capacity: options.mailbox_capacity.unwrap_or(defaults.mailbox_capacity),
+            load: options.load.map(|rule| Box::new(rule) as Box<dyn Any>),
+        }
+    }
+}
+
+/// How long a sender waits for a reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Timeout {
+    /// What the pod's configuration says (`send_timeout`).
+    #[default]
+    Inherit,
+    /// A time of its own.
+    After(Duration),
+    /// For ever.
+    Never,
+}
+
+impl Timeout {
+    /// The time, if there is one.
+    pub(crate) fn resolve(self, inherited: Duration) -> Option<Duration> {
+        match self {
+            Timeout::Inherit => Some(inherited),
+            Timeout::After(duration) => Some(duration),
+            Timeout::Never => None,
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Asks of one core that wait for their outcome.
+//!
+//! An entry remembers whom to wake, where the message is (so that it can be cancelled) and, once it is there, the
+//! outcome. Called by `ask`, `host` and `engine`. Invariants: a key is valid until its entry is removed, and never again;
+//! a stored answer is of the entry's answer type and is either taken by its ask or dropped with the entry.
+#![allow(unsafe_code)]
+
+use core::cell::RefCell;
+use core::ptr::NonNull;
+use core::task::Waker;
+
+use super::call::PendingKey;
+use super::cell::CellHeader;
+use super::dispatch::AnswerVtable;
+use super::mailbox::Waiting;
+use super::pool::BlockPool;
+use crate::base::timers::TimerId;
+use crate::base::{ClusterError, CoreIndex, LinkId};
+
+/// Where the message of a pending ask is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Location {
+    /// Nowhere that could be cancelled.
+    Nowhere,
+    /// It found no way out yet and still belongs to its ask.
+    Unrouted,
+    /// Waits at an entity of this core.
+    Queued(NonNull<Waiting>),
+    /// Its handler runs on this core.
+    Running(NonNull<CellHeader>),
+    /// On another core of this pod.
+    Core(CoreIndex),
+    /// Behind a link.
+    Link(LinkId),
+}
+
+/// What became of a pending ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    Free { next: u32 },
+    Waiting,
+    /// The answer lies in a block.
+    Answered(NonNull<u8>),
+    /// A discard is in the mailbox.
+    Acknowledged,
+    Failed(ClusterError),
+    /// Send the message again.
+    Resend,
+}
+
+struct Entry {
+    generation: u32,
+    state: State,
+    location: Location,
+    waker: Option<Waker>,
+    timer: Option<TimerId>,
+    answer_type: &'static AnswerVtable,
+}
+
+const NO_ENTRY: u32 = u32::MAX;
+
+/// The table.
+pub struct PendingAsks {
+    entries: RefCell<Vec<Entry>>,
+    free: core::cell::Cell<u32>,
+    live: core::cell::Cell<usize>,
+}
+
+impl Default for PendingAsks {
+    fn default() -> Self {
+        PendingAsks {
+            entries: RefCell::default(),
+            free: core::cell::Cell::new(NO_ENTRY),
+            live: core::cell::Cell::new(0),
+        }
+    }
+}
+
+impl PendingAsks {
+    /// How many wait.
+    pub fn live(&self) -> usize {
+        self.live.get()
+    }
+
+    pub(super) fn insert(&self, answer_type: &'static AnswerVtable) -> PendingKey {
+        let mut entries = self.entries.borrow_mut();
+        self.live.set(self.live.get() + 1);
+        let index = self.free.get();
+        if let Some(entry) = entries.get_mut(index as usize) {
+            if let State::Free { next } = entry.state {
+                self.free.set(next);
+            }
+            entry.state = State::Waiting;
+            entry.location = Location::Nowhere;
+            entry.answer_type = answer_type;
+            return PendingKey { index, generation: entry.generation };
+        }
+        let index = entries.len() as u32;
+        entries.push(Entry {
+            generation: 0,
+            state: State::Waiting,
+            location: Location::Nowhere,
+            waker: None,
+            timer: None,
+            answer_type,
+        });
+        PendingKey { index, generation: 0 }
+    }
+
+    fn with<R>(&self, key: PendingKey, with: impl FnOnce(&mut Entry) -> R) -> Option<R> {
+        let mut entries = self.entries.borrow_mut();
+        let entry = entries.get_mut(key.index as usize)?;
+        if entry.generation != key.generation || matches!(entry.state, State::Free { .. }) {
+            return None;
+        }
+        Some(with(entry))
+    }
+
+    pub(super) fn set_location(&self, key: PendingKey, location: Location) {
+        self.with(key, |entry| entry.location = location);
+    }
+
+    pub(super) fn location(&self, key: PendingKey) -> Location {
+        self.with(key, |entry| entry.location).unwrap_or(Location::Nowhere)
+    }
+
+    pub(super) fn set_timer(&self, key: PendingKey, timer: TimerId) {
+        self.with(key, |entry| entry.timer = Some(timer));
+    }
+
+    /// Remembers whom to wake.
+    pub(super) fn set_waker(&self, key: PendingKey, waker: &Waker) {
+        let mut old = None;
+        self.with(key, |entry| match &mut entry.waker {
+            Some(known) if known.will_wake(waker) => {}
+            slot => old = slot.replace(waker.clone()),
+        });
+        drop(old);
+    }
+
+    /// The state of an ask, `Resend` turned back into `Waiting`.
+    pub(super) fn check(&self, key: PendingKey) -> Option<State> {
+        self.with(key, |entry| {
+            let state = entry.state;
+            if state == State::Resend {
+                entry.state = State::Waiting;
+                entry.location = Location::Unrouted;
+            }
+            state
+        })
+    }
+
+    /// Whether an ask still waits.
+    pub fn is_waiting(&self, key: PendingKey) -> bool {
+        self.with(key, |entry| matches!(entry.state, State::Waiting)).unwrap_or(false)
+    }
+
+    /// The answer type of an ask that still waits.
+    pub(crate) fn answer_type(&self, key: PendingKey) -> Option<&'static AnswerVtable> {
+        self.with(key, |entry| matches!(entry.state, State::Waiting).then_some(entry.answer_type)).flatten()
+    }
+
+    /// Ends the waiting of an ask. False if it does not wait (any more).
+    pub(super) fn settle(&self, key: PendingKey, state: State) -> bool {
+        let waker = self.with(key, |entry| {
+            if !matches!(entry.state, State::Waiting) {
+                return None;
+            }
+            entry.state = state;
+            entry.location = Location::Nowhere;
+            Some(entry.waker.take())
+        });
+        match waker {
+            Some(Some(waker)) => {
+                if let Some(waker) = waker {
+                    waker.wake();
+                }
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Forgets an ask; its timer comes back to be cancelled. An answer that nobody took is dropped.
+    pub(super) fn remove(&self, key: PendingKey, pool: &BlockPool) -> Option<TimerId> {
+        let removed = self.with(key, |entry| {
+            entry.generation = entry.generation.wrapping_add(1);
+            let state = core::mem::replace(&mut entry.state, State::Free { next: self.free.get() });
+            (state, entry.answer_type, entry.timer.take(), entry.waker.take())
+        });
+        let (state, answer_type, timer, waker) = removed?;
+        self.free.set(key.index);
+        self.live.set(self.live.get() - 1);
+        drop(waker);
+        if let State::Answered(block) = state {
+            // SAFETY: the block holds an answer of this type that nobody took.
+            unsafe {
+                (answer_type.drop)(block.as_ptr().cast());
+                pool.give(block, answer_type.layout);
+            }
+        }
+        timer
+    }
+
+    /// Forgets an ask whose answer the caller takes out of the block.
+    pub(super) fn remove_taken(&self, key: PendingKey) -> Option<TimerId> {
+        let removed = self.with(key, |entry| {
+            entry.generation = entry.generation.wrapping_add(1);
+            entry.state = State::Free { next: self.free.get() };
+            (entry.timer.take(), entry.waker.take())
+        });
+        let (timer, waker) = removed?;
+        self.free.set(key.index);
+        self.live.set(self.live.get() - 1);
+        drop(waker);
+        timer
+    }
+
+    /// All asks for which `wanted` says yes, by their location; for links that end.
+    pub(crate) fn keys_where(&self, wanted: impl Fn(Location) -> bool) -> Vec<PendingKey> {
+        let entries = self.entries.borrow();
+        let waiting = entries.iter().enumerate().filter(|(_, entry)| matches!(entry.state, State::Waiting));
+        waiting
+            .filter(|(_, entry)| wanted(entry.location))
+            .map(|(index, entry)| PendingKey { index: index as u32, generation: entry.generation })
+            .collect()
+    }
+}
