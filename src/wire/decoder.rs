@@ -315,3 +315,179 @@ impl Frames<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::base::{ShardId, Token};
+    use crate::wire::{FrameKind, Lane, SendBuffer};
+
+    fn frames(bodies: &[&[u8]]) -> Vec<u8> {
+        let mut buffer = SendBuffer::new(usize::MAX);
+        for body in bodies {
+            let flags = FrameFlags::new(Lane::Messages);
+            let start = buffer.begin_frame(FrameKind::Reply, flags, 0, ShardId(0), Token(0), body.len() as u64);
+            buffer.bytes_mut().extend_from_slice(body);
+            buffer.finish_frame(start, 0).unwrap();
+        }
+        let mut bytes = Vec::new();
+        buffer.take(&mut bytes);
+        bytes
+    }
+
+    /// A header that is right in itself, whatever its length.
+    fn header_of_length(length: u32) -> [u8; HEADER_BYTES] {
+        let mut bytes = *frames(&[b""]).first_chunk().unwrap();
+        let header = FrameHeader { length, ..FrameHeader::decode(&bytes).unwrap() };
+        header.encode(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn whole_frames_are_handed_out_where_they_lie() {
+        let bytes = frames(&[b"one", b"", b"three"]);
+        let mut decoder = FrameDecoder::new(1000);
+        let mut at = 0;
+        let mut ranges = Vec::new();
+        while let Some(span) = decoder.next_frame(&bytes, &mut at) {
+            match span.unwrap().place {
+                FramePlace::InChunk(range) => ranges.push(range),
+                FramePlace::InScratch => panic!("a whole frame was copied"),
+            }
+            assert_eq!(decoder.take_scratch().capacity(), 0);
+        }
+        assert_eq!(ranges, [0..43, 43..83, 83..128]);
+        assert_eq!((at, decoder.held_bytes()), (128, 0));
+    }
+
+    #[test]
+    fn only_the_split_frame_is_copied() {
+        let bytes = frames(&[b"one", b"two", b"three"]);
+        let mut decoder = FrameDecoder::new(1000);
+        let (first, second) = bytes.split_at(60);
+        let mut at = 0;
+        assert!(decoder.next_frame(first, &mut at).is_some());
+        assert!(decoder.next_frame(first, &mut at).is_none());
+        assert_eq!(at, first.len());
+        assert!(decoder.is_within_frame());
+
+        let mut at = 0;
+        let span = decoder.next_frame(second, &mut at).unwrap().unwrap();
+        assert_eq!(span.place, FramePlace::InScratch);
+        assert!(!decoder.is_within_frame());
+        let scratch = decoder.take_scratch();
+        assert_eq!(span.frame(second, &scratch).body, b"two");
+        let span = decoder.next_frame(second, &mut at).unwrap().unwrap();
+        assert_eq!(span.place, FramePlace::InChunk(26..71));
+        let held = scratch.capacity();
+        decoder.give_back(scratch);
+        assert_eq!(decoder.held_bytes(), held);
+        assert!(decoder.next_frame(second, &mut at).is_none());
+    }
+
+    #[test]
+    fn a_scratch_that_is_not_taken_or_not_given_back_does_no_harm() {
+        let bytes = frames(&[b"one", b"two", b"three", b"four"]);
+        let (first, rest) = bytes.split_at(60);
+        let (second, third) = rest.split_at(50);
+        let mut decoder = FrameDecoder::new(1000);
+        let mut bodies = Vec::new();
+        let mut kept = Vec::new();
+        for chunk in [first, second, third] {
+            let mut at = 0;
+            while let Some(span) = decoder.next_frame(chunk, &mut at) {
+                let span = span.unwrap();
+                if bodies.len() % 2 == 0 {
+                    kept = decoder.take_scratch();
+                    bodies.push(span.frame(chunk, &kept).body.to_vec());
+                } else {
+                    bodies.push(span.frame(chunk, &decoder.scratch).body.to_vec());
+                }
+            }
+        }
+        assert_eq!(bodies, [&b"one"[..], b"two", b"three", b"four"]);
+        assert!(!kept.is_empty(), "the third frame was split and kept");
+    }
+
+    #[test]
+    fn a_scratch_given_back_late_does_not_overwrite_the_next_split_frame() {
+        let bytes = frames(&[b"one", b"two"]);
+        let mut decoder = FrameDecoder::new(1000);
+        assert!(decoder.feed(&bytes[..10]).next().is_none());
+        let mut at = 0;
+        assert!(decoder.next_frame(&bytes[10..60], &mut at).is_some());
+        let scratch = decoder.take_scratch();
+        assert!(decoder.next_frame(&bytes[10..60], &mut at).is_none());
+        decoder.give_back(scratch);
+        assert!(decoder.take_scratch().is_empty(), "the start of a frame is not for the caller");
+        assert_eq!(decoder.feed(&bytes[60..]).next().unwrap().unwrap().body, b"two");
+    }
+
+    #[test]
+    fn a_lying_length_takes_little_memory() {
+        for length in [5000, 1 << 20, u32::MAX] {
+            let mut decoder = FrameDecoder::new(u32::MAX);
+            assert!(decoder.feed(&header_of_length(length)).next().is_none());
+            assert!(decoder.held_bytes() <= SCRATCH_FIRST_BYTES);
+            for _ in 0..100 {
+                assert!(decoder.feed(&[0; 40]).next().is_none());
+            }
+            assert!(decoder.held_bytes() <= 2 * 4040.max(SCRATCH_FIRST_BYTES));
+        }
+    }
+
+    #[test]
+    fn memory_is_bounded_by_the_frame_and_given_back_after_it() {
+        let body = vec![7; 100_000];
+        let bytes = frames(&[&body]);
+        let mut decoder = FrameDecoder::new(bytes.len() as u32);
+        for chunk in bytes[..bytes.len() - 1].chunks(999) {
+            assert!(decoder.feed(chunk).next().is_none());
+            assert!(decoder.held_bytes() <= bytes.len());
+        }
+        assert_eq!(decoder.feed(&bytes[bytes.len() - 1..]).next().unwrap().unwrap().body, body);
+        assert!(decoder.feed(&[]).next().is_none());
+        assert_eq!(decoder.held_bytes(), 0);
+    }
+
+    #[test]
+    fn a_frame_may_have_the_limit_and_no_byte_more() {
+        let bytes = frames(&[b"12345"]);
+        assert!(FrameDecoder::new(45).feed(&bytes).next().unwrap().is_ok());
+        for split in [45, 40, 39, 1] {
+            let mut decoder = FrameDecoder::new(44);
+            let mut errors = Vec::new();
+            for chunk in [&bytes[..split], &bytes[split..]] {
+                errors.extend(decoder.feed(chunk).next().map(|frame| frame.unwrap_err()));
+            }
+            let expected = FrameError::TooLong { length: 45, limit: 44 };
+            assert_eq!(errors.first(), Some(&expected), "split at {split}");
+            assert_eq!(decoder.held_bytes(), 0);
+        }
+    }
+
+    #[test]
+    fn nothing_follows_an_error() {
+        let good = frames(&[b"good"]);
+        let mut bytes = frames(&[b"first", b"broken", b"never"]);
+        bytes[45 + 40] ^= 1;
+        let mut decoder = FrameDecoder::new(1000);
+        let mut frames = decoder.feed(&bytes);
+        assert!(frames.next().unwrap().is_ok());
+        assert_eq!(frames.next().unwrap().unwrap_err(), FrameError::BodyChecksum);
+        assert!(frames.next().is_none());
+        assert_eq!(decoder.error(), Some(FrameError::BodyChecksum));
+        for _ in 0..2 {
+            let mut frames = decoder.feed(&good);
+            assert_eq!(frames.next().unwrap().unwrap_err(), FrameError::BodyChecksum);
+            assert!(frames.next().is_none());
+        }
+    }
+
+    #[test]
+    fn a_cursor_past_the_end_finds_nothing() {
+        let bytes = frames(&[b"one"]);
+        let mut at = bytes.len() + 1;
+        assert!(FrameDecoder::new(1000).next_frame(&bytes, &mut at).is_none());
+    }
+}

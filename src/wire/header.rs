@@ -359,3 +359,100 @@ fn part<const N: usize, const M: usize>(bytes: &[u8; N], at: usize) -> [u8; M] {
     part.copy_from_slice(&bytes[at..at + M]);
     part
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The checksum was computed by an independent program.
+    const FIXED: [u8; HEADER_BYTES] = [
+        0x04, 0x03, 0x02, 0x01, 0x10, 0x2e, 0x06, 0x05, 0x0a, 0x09, 0x08, 0x07, 0x0e, 0x0d, 0x0c, 0x0b, 0x16, 0x15,
+        0x14, 0x13, 0x12, 0x11, 0x10, 0x0f, 0x1e, 0x1d, 0x1c, 0x1b, 0x1a, 0x19, 0x18, 0x17, 0x22, 0x21, 0x20, 0x1f,
+        0x05, 0xd7, 0x1b, 0x65,
+    ];
+
+    fn header() -> FrameHeader {
+        FrameHeader {
+            length: 0x0102_0304,
+            kind: FrameKind::StreamRequest,
+            flags: FrameFlags::new(Lane::Streams)
+                .with(FrameFlags::BODY_CHECKSUM)
+                .with(FrameFlags::MORE)
+                .with(FrameFlags::UNINTERRUPTIBLE),
+            routing_length: 0x0506,
+            tag: 0x0708_090a,
+            shard: ShardId(0x0b0c_0d0e),
+            token: Token(0x0f10_1112_1314_1516),
+            correlation: 0x1718_191a_1b1c_1d1e,
+            body_checksum: 0x1f20_2122,
+        }
+    }
+
+    fn encoded(header: &FrameHeader) -> [u8; HEADER_BYTES] {
+        let mut bytes = [0; HEADER_BYTES];
+        header.encode(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn the_layout_never_changes() {
+        assert_eq!(encoded(&header()), FIXED);
+        assert_eq!(FrameHeader::decode(&FIXED), Ok(header()));
+    }
+
+    #[test]
+    fn kinds_have_fixed_numbers_both_ways() {
+        let known: Vec<(u8, FrameKind)> =
+            (0..=255).filter_map(|number| Some((number, FrameKind::from_number(number)?))).collect();
+        assert!(known.iter().all(|(number, kind)| kind.number() == *number));
+        let numbers: Vec<u8> = known.iter().map(|(number, _)| *number).collect();
+        assert_eq!(numbers, [1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 18, 19, 20, 21]);
+        assert_eq!(FrameKind::Ask.number(), 1);
+        assert_eq!(FrameKind::Credit.number(), 9);
+        assert_eq!(FrameKind::StreamCancel.number(), 21);
+    }
+
+    #[test]
+    fn flags_keep_lane_and_properties_apart() {
+        for lane in [Lane::Control, Lane::Messages, Lane::Streams, Lane::Bulk] {
+            let flags = FrameFlags::new(lane).with(FrameFlags::JSON).with(FrameFlags::MORE);
+            assert_eq!(flags.lane(), lane);
+            assert!(flags.has(FrameFlags::JSON) && flags.has(FrameFlags::MORE));
+            assert!(!flags.has(FrameFlags::BODY_CHECKSUM));
+            assert_eq!(flags.without(FrameFlags::JSON), FrameFlags::new(lane).with(FrameFlags::MORE));
+            assert_eq!(FrameFlags::from_bits(flags.bits()), Some(flags));
+        }
+        assert_eq!(FrameFlags::from_bits(0b0100_0000), None);
+        assert_eq!(FrameFlags::from_bits(0b1000_0000), None);
+    }
+
+    #[test]
+    fn a_header_that_contradicts_itself_is_refused_by_name() {
+        let refused = |change: fn(&mut [u8; HEADER_BYTES])| {
+            let plain = FrameHeader { length: 50, routing_length: 10, ..header() };
+            let mut bytes = encoded(&plain);
+            change(&mut bytes);
+            let checksum = crc32c::crc32c(&bytes[..CHECKSUM_AT]);
+            bytes[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
+            FrameHeader::decode(&bytes)
+        };
+        assert!(refused(|_| ()).is_ok());
+        assert_eq!(refused(|bytes| bytes[0] = 39), Err(FrameError::TooShort { length: 39 }));
+        assert_eq!(refused(|bytes| bytes[6] = 11), Err(FrameError::RoutingLength));
+        assert_eq!(refused(|bytes| bytes[4] = 10), Err(FrameError::UnknownKind { kind: 10 }));
+        assert_eq!(refused(|bytes| bytes[5] = 0x40), Err(FrameError::UnknownFlags { flags: 0x40 }));
+        assert_eq!(refused(|bytes| bytes[5] &= !4), Err(FrameError::BodyChecksum), "a checksum that is not announced");
+        let mut damaged = FIXED;
+        damaged[20] ^= 1;
+        assert_eq!(FrameHeader::decode(&damaged), Err(FrameError::HeaderChecksum));
+    }
+
+    #[test]
+    fn every_flipped_bit_of_a_header_is_noticed() {
+        for bit in 0..HEADER_BYTES * 8 {
+            let mut damaged = FIXED;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(FrameHeader::decode(&damaged), Err(FrameError::HeaderChecksum), "bit {bit}");
+        }
+    }
+}

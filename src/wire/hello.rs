@@ -160,3 +160,80 @@ impl Hello {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The checksum was computed by an independent program.
+    const FIXED: [u8; HELLO_BYTES] = [
+        0x41, 0x54, 0x4f, 0x4c, 0x4c, 0x52, 0x4e, 0x47, 0x01, 0x00, 0x02, 0x00, 0x03, 0x00, 0x04, 0x00, 0x12, 0x11,
+        0x10, 0x09, 0x08, 0x07, 0x06, 0x05, 0xa0, 0xa1, 0xa2, 0xa3, 0xa4, 0xa5, 0xa6, 0xa7, 0xa8, 0xa9, 0xaa, 0xab,
+        0xac, 0xad, 0xae, 0xaf, 0x01, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0x00,
+        0x00, 0x00, 0x00, 0x00, 0x00, 0x00, 0xff, 0x3f, 0x2a, 0x4a,
+    ];
+
+    fn hello() -> Hello {
+        Hello {
+            versions: VersionRange { min: 1, max: 2 },
+            target_core: CoreIndex(3),
+            sender_core: CoreIndex(4),
+            cluster_name_hash: 0x0506_0708_0910_1112,
+            sender_uid: PodUid(0xafae_adac_abaa_a9a8_a7a6_a5a4_a3a2_a1a0),
+            is_pod: true,
+        }
+    }
+
+    fn resealed(mut bytes: [u8; HELLO_BYTES]) -> [u8; HELLO_BYTES] {
+        let checksum = crc32c::crc32c(&bytes[..CHECKSUM_AT]);
+        bytes[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn the_layout_never_changes() {
+        assert_eq!(hello().encode(), FIXED);
+        assert_eq!(Hello::decode(&FIXED), Ok(hello()));
+        let client = Hello { is_pod: false, target_core: ANY_CORE, ..hello() };
+        assert_eq!(Hello::decode(&client.encode()), Ok(client));
+    }
+
+    #[test]
+    fn every_flipped_bit_is_noticed() {
+        for bit in 0..HELLO_BYTES * 8 {
+            let mut damaged = FIXED;
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            let expected = if bit < 64 { HelloError::Magic } else { HelloError::Checksum };
+            assert_eq!(Hello::decode(&damaged), Err(expected), "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_later_hello_that_uses_more_bytes_is_still_understood() {
+        let mut later = FIXED;
+        later[41] = 0x80;
+        later[50] = 7;
+        assert_eq!(Hello::decode(&resealed(later)), Ok(hello()));
+    }
+
+    #[test]
+    fn versions_have_to_be_a_range() {
+        let mut wrong = FIXED;
+        wrong[8] = 3;
+        assert_eq!(Hello::decode(&resealed(wrong)), Err(HelloError::Versions { min: 3, max: 2 }));
+    }
+
+    #[test]
+    fn both_sides_agree_on_the_newest_version_that_both_speak() {
+        for (ours, theirs) in (0..625).map(|n| ([n % 5, n / 5 % 5], [n / 25 % 5, n / 125])) {
+            let [ours, theirs] = [ours, theirs].map(|[a, b]| VersionRange { min: a.min(b), max: a.max(b) });
+            let speaks = |range: VersionRange, version| range.min <= version && version <= range.max;
+            let newest = (0..5).rev().find(|version| speaks(ours, *version) && speaks(theirs, *version));
+            assert_eq!(negotiate(ours, theirs).ok(), newest);
+            assert_eq!(negotiate(theirs, ours).ok(), newest);
+        }
+        let (ours, theirs) = (VersionRange { min: 1, max: 2 }, VersionRange { min: 3, max: 3 });
+        assert_eq!(negotiate(ours, theirs), Err(VersionMismatch { ours, theirs }));
+        assert_eq!(negotiate(PROTOCOL_VERSIONS, PROTOCOL_VERSIONS), Ok(PROTOCOL_VERSIONS.max));
+    }
+}

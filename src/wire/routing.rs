@@ -210,3 +210,110 @@ fn check_lengths(calls: usize, role_bytes: usize, id_bytes: usize) -> Result<(),
 fn text(bytes: &[u8]) -> Result<&str, RoutingError> {
     core::str::from_utf8(bytes).map_err(|_| RoutingError::Text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn routing() -> Routing<'static> {
+        Routing {
+            remaining_us: 1000,
+            hops: 1,
+            chain: &[5, 6],
+            role: "map",
+            entity_id: "g1",
+            sender_incarnation: 0x1112_1314_1516_1718,
+            sender_sequence: 9,
+        }
+    }
+
+    fn encoded(routing: &Routing<'_>) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        assert_eq!(routing.encode(&mut bytes), Ok(bytes.len()));
+        bytes
+    }
+
+    #[test]
+    fn the_layout_never_changes() {
+        let fixed = [
+            0xe8, 0x03, 0, 0, 1, 2, 3, 2, 0x18, 0x17, 0x16, 0x15, 0x14, 0x13, 0x12, 0x11, 9, 0, 0, 0, 0, 0, 0, 0, 5, 0,
+            0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0, b'm', b'a', b'p', b'g', b'1',
+        ];
+        assert_eq!(encoded(&routing()), fixed);
+    }
+
+    #[test]
+    fn the_default_role_takes_no_bytes() {
+        let bytes = encoded(&Routing { role: ROLE_DEFAULT, chain: &[], ..routing() });
+        assert_eq!(bytes.len(), FIXED_BYTES + 2);
+        let view = RoutingView::parse(&bytes).unwrap();
+        assert_eq!((view.role, view.entity_id), (ROLE_DEFAULT, "g1"));
+    }
+
+    #[test]
+    fn what_is_too_long_or_empty_is_not_written() {
+        let refused = |routing: Routing<'_>| {
+            let mut bytes = vec![1];
+            let outcome = routing.encode(&mut bytes);
+            assert_eq!(bytes, [1], "nothing was appended");
+            outcome.unwrap_err()
+        };
+        let long = "x".repeat(256);
+        assert_eq!(refused(Routing { chain: &[0; 9], ..routing() }), RoutingError::Chain { calls: 9 });
+        assert_eq!(refused(Routing { role: &long[..65], ..routing() }), RoutingError::Role { bytes: 65 });
+        assert_eq!(refused(Routing { entity_id: "", ..routing() }), RoutingError::EntityId { bytes: 0 });
+        assert_eq!(refused(Routing { entity_id: &long, ..routing() }), RoutingError::EntityId { bytes: 256 });
+        let largest = Routing { chain: &[0; 8], role: &long[..64], entity_id: &long[..255], ..routing() };
+        assert_eq!(encoded(&largest).len(), ROUTING_BYTES_MAX);
+    }
+
+    #[test]
+    fn a_block_has_exactly_the_length_of_its_parts() {
+        let bytes = encoded(&routing());
+        for length in 0..bytes.len() {
+            assert_eq!(RoutingView::parse(&bytes[..length]), Err(RoutingError::Length), "{length} bytes");
+        }
+        let mut longer = bytes;
+        longer.push(0);
+        assert_eq!(RoutingView::parse(&longer), Err(RoutingError::Length));
+    }
+
+    #[test]
+    fn a_wrong_block_is_refused_by_name() {
+        let refused = |at: usize, value: u8| {
+            let mut bytes = encoded(&routing());
+            bytes[at] = value;
+            RoutingView::parse(&bytes).unwrap_err()
+        };
+        assert_eq!(refused(5, 9), RoutingError::Chain { calls: 9 });
+        assert_eq!(refused(6, 65), RoutingError::Role { bytes: 65 });
+        assert_eq!(refused(7, 0), RoutingError::EntityId { bytes: 0 });
+        assert_eq!(refused(40, 0xff), RoutingError::Text);
+        assert_eq!(refused(44, 0xff), RoutingError::Text);
+    }
+
+    #[test]
+    fn a_character_cut_by_the_border_of_role_and_id_is_refused() {
+        let mut bytes = encoded(&Routing { role: "aé", entity_id: "b", ..routing() });
+        bytes[6] -= 1;
+        bytes[7] += 1;
+        assert_eq!(RoutingView::parse(&bytes), Err(RoutingError::Text));
+    }
+
+    #[test]
+    fn a_message_that_is_passed_on_keeps_all_but_time_and_hops() {
+        let before = encoded(&routing());
+        let mut after = Vec::new();
+        let length = RoutingView::parse(&before).unwrap().encode_passed_on(7, 2, &mut after);
+        assert_eq!(length, after.len());
+        assert_eq!(after, encoded(&Routing { remaining_us: 7, hops: 2, ..routing() }));
+    }
+
+    #[test]
+    fn a_time_that_is_over_does_not_become_for_ever() {
+        assert_eq!(remaining_us(None), 0);
+        assert_eq!(remaining_us(Some(Duration::ZERO)), 1);
+        assert_eq!(remaining_us(Some(Duration::from_millis(2))), 2000);
+        assert_eq!(remaining_us(Some(Duration::MAX)), u32::MAX);
+    }
+}

@@ -227,3 +227,193 @@ impl SendBuffer {
         self.serial += 1;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::{FrameDecoder, Lane};
+
+    fn begin(buffer: &mut SendBuffer, correlation: u64) -> FrameStart {
+        buffer.begin_frame(FrameKind::Reply, FrameFlags::new(Lane::Messages), 1, ShardId(2), Token(3), correlation)
+    }
+
+    fn add(buffer: &mut SendBuffer, correlation: u64, body: &[u8]) -> Result<(), FrameNotFinished> {
+        let start = begin(buffer, correlation);
+        buffer.bytes_mut().extend_from_slice(body);
+        buffer.finish_frame(start, 0)
+    }
+
+    /// What a peer makes of all that is taken.
+    fn received(buffer: &mut SendBuffer) -> Vec<(u64, Vec<u8>)> {
+        let mut bytes = Vec::new();
+        buffer.take(&mut bytes);
+        let mut decoder = FrameDecoder::new(u32::MAX);
+        let mut frames = decoder.feed(&bytes);
+        let mut all = Vec::new();
+        while let Some(frame) = frames.next() {
+            let frame = frame.expect("only whole frames are sent");
+            all.push((frame.header.correlation, frame.body.to_vec()));
+        }
+        assert!(!decoder.is_within_frame());
+        all
+    }
+
+    #[test]
+    fn a_whole_frame_has_the_fixed_bytes() {
+        let mut buffer = SendBuffer::new(1000);
+        let flags = FrameFlags::new(Lane::Messages).with(FrameFlags::UNINTERRUPTIBLE);
+        let start = buffer.begin_frame(FrameKind::Ask, flags, 7, ShardId(8), Token(9), 10);
+        let routing = crate::wire::Routing {
+            remaining_us: 1000,
+            hops: 1,
+            chain: &[5, 6],
+            role: "map",
+            entity_id: "g1",
+            sender_incarnation: 0x1112_1314_1516_1718,
+            sender_sequence: 9,
+        };
+        let routing_length = routing.encode(buffer.bytes_mut()).unwrap();
+        buffer.bytes_mut().extend_from_slice(b"body");
+        buffer.finish_frame(start, routing_length).unwrap();
+        let mut bytes = Vec::new();
+        assert_eq!(buffer.take(&mut bytes), 89);
+        // Both checksums were computed by an independent program.
+        let header = [
+            0x59, 0, 0, 0, 1, 0x25, 0x2d, 0, 7, 0, 0, 0, 8, 0, 0, 0, 9, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0, 0, 0,
+            0xc8, 0x87, 0xfe, 0x6a, 0xee, 0x87, 0x98, 0xf7,
+        ];
+        assert_eq!(bytes[..HEADER_BYTES], header);
+        assert_eq!(bytes[85..], *b"body");
+    }
+
+    #[test]
+    fn only_finished_frames_are_sent() {
+        let mut buffer = SendBuffer::new(1000);
+        add(&mut buffer, 1, b"first").unwrap();
+        let cancelled = begin(&mut buffer, 2);
+        buffer.bytes_mut().extend_from_slice(b"half");
+        buffer.cancel_frame(cancelled);
+        add(&mut buffer, 3, b"").unwrap();
+        let forgotten = begin(&mut buffer, 4);
+        buffer.bytes_mut().extend_from_slice(&[0; 100]);
+        drop(forgotten);
+        add(&mut buffer, 5, b"last").unwrap();
+        let _open = begin(&mut buffer, 6);
+        assert_eq!(buffer.len(), 3 * HEADER_BYTES + 9);
+        assert_eq!(received(&mut buffer), [(1, b"first".to_vec()), (3, vec![]), (5, b"last".to_vec())]);
+        assert!(buffer.is_empty());
+    }
+
+    #[test]
+    fn a_frame_that_was_given_up_cannot_be_finished() {
+        let mut buffer = SendBuffer::new(1000);
+        let outer = begin(&mut buffer, 1);
+        buffer.bytes_mut().extend_from_slice(&[7; 100]);
+        add(&mut buffer, 2, b"inner").unwrap();
+        buffer.bytes_mut().extend_from_slice(&[8; 100]);
+        assert_eq!(buffer.finish_frame(outer, 0), Err(FrameNotFinished::GivenUp));
+        let outer = begin(&mut buffer, 3);
+        let inner = begin(&mut buffer, 4);
+        buffer.cancel_frame(inner);
+        buffer.bytes_mut().extend_from_slice(&[8; 100]);
+        assert_eq!(buffer.finish_frame(outer, 0), Err(FrameNotFinished::GivenUp));
+        let outer = begin(&mut buffer, 5);
+        assert_eq!(received(&mut buffer), [(2, b"inner".to_vec())]);
+        buffer.bytes_mut().extend_from_slice(&[8; 100]);
+        assert_eq!(buffer.finish_frame(outer, 0), Err(FrameNotFinished::GivenUp));
+        assert_eq!(received(&mut buffer), []);
+    }
+
+    #[test]
+    fn an_outdated_start_does_no_harm_to_the_open_frame() {
+        let mut buffer = SendBuffer::new(1000);
+        let (old, older) = (begin(&mut buffer, 1), begin(&mut buffer, 2));
+        let open = begin(&mut buffer, 3);
+        buffer.bytes_mut().extend_from_slice(b"open");
+        buffer.cancel_frame(old);
+        assert_eq!(buffer.finish_frame(older, 0), Err(FrameNotFinished::GivenUp));
+        assert_eq!(buffer.finish_frame(open, 0), Ok(()));
+        assert_eq!(received(&mut buffer), [(3, b"open".to_vec())]);
+    }
+
+    #[test]
+    fn a_frame_that_the_peer_would_refuse_is_not_sent() {
+        let mut buffer = SendBuffer::new(1000);
+        buffer.set_frame_bytes_max(50);
+        assert_eq!(add(&mut buffer, 1, &[0; 10]), Ok(()));
+        assert_eq!(add(&mut buffer, 2, &[0; 11]), Err(FrameNotFinished::TooLong { length: 51, limit: 50 }));
+        let start = begin(&mut buffer, 3);
+        buffer.bytes_mut().push(0);
+        assert_eq!(buffer.finish_frame(start, 2), Err(FrameNotFinished::RoutingLength { length: 2 }));
+        assert_eq!(received(&mut buffer), [(1, vec![0; 10])]);
+    }
+
+    #[test]
+    fn the_link_decides_about_body_checksums() {
+        for on in [true, false] {
+            let mut buffer = SendBuffer::new(1000);
+            buffer.set_body_checksum(on);
+            let flags = FrameFlags::new(Lane::Messages).with(FrameFlags::BODY_CHECKSUM);
+            let start = buffer.begin_frame(FrameKind::Reply, flags, 0, ShardId(0), Token(0), 0);
+            buffer.finish_frame(start, 0).unwrap();
+            let mut bytes = Vec::new();
+            buffer.take(&mut bytes);
+            let accepted = FrameDecoder::new(1000).require_body_checksum(true).feed(&bytes).next().unwrap().is_ok();
+            assert_eq!(accepted, on);
+            assert!(FrameDecoder::new(1000).feed(&bytes).next().unwrap().is_ok());
+        }
+    }
+
+    #[test]
+    fn bytes_in_flight_are_not_overwritten() {
+        let mut buffer = SendBuffer::new(1000);
+        add(&mut buffer, 1, b"next").unwrap();
+        let mut in_flight = vec![1, 2, 3];
+        assert_eq!(buffer.take(&mut in_flight), 0);
+        assert_eq!(in_flight, [1, 2, 3]);
+        assert_eq!(received(&mut buffer).len(), 1);
+    }
+
+    #[test]
+    fn the_limit_is_reached_by_finished_frames() {
+        let mut buffer = SendBuffer::new(2 * HEADER_BYTES);
+        add(&mut buffer, 1, b"").unwrap();
+        let _open = begin(&mut buffer, 2);
+        assert!(!buffer.is_over_limit());
+        add(&mut buffer, 2, b"").unwrap();
+        assert!(buffer.is_over_limit());
+        received(&mut buffer);
+        assert!(!buffer.is_over_limit());
+    }
+
+    #[test]
+    fn a_burst_leaves_no_large_buffer_behind() {
+        let mut buffer = SendBuffer::new(8 << 20);
+        let mut in_flight = Vec::new();
+        for _ in 0..2 {
+            for _ in 0..4 {
+                add(&mut buffer, 1, &vec![0; 1 << 19]).unwrap();
+            }
+            in_flight.clear();
+            buffer.take(&mut in_flight);
+        }
+        assert!(in_flight.capacity() >= 2 << 20);
+        for _ in 0..2 {
+            add(&mut buffer, 2, b"small").unwrap();
+            in_flight.clear();
+            buffer.take(&mut in_flight);
+        }
+        in_flight.clear();
+        buffer.take(&mut in_flight);
+        assert!(in_flight.capacity() + buffer.held_bytes() <= 2 * KEPT_BYTES);
+    }
+
+    #[test]
+    fn small_buffers_are_used_again() {
+        let mut buffer = SendBuffer::new(1000);
+        let mut in_flight = Vec::with_capacity(500);
+        add(&mut buffer, 1, b"body").unwrap();
+        buffer.take(&mut in_flight);
+        assert_eq!(buffer.held_bytes(), 500);
+    }
+}
