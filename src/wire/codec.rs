@@ -5,6 +5,8 @@
 //! Invariants: bytes are validated once, the proof is [`Checked`]; a failed [`encode`] leaves the buffer as it was;
 //! nothing here allocates per call except what the decoded value itself needs (`tests/wire_allocations.rs`).
 
+use core::fmt;
+
 use rkyv::api::{low, serialize_using};
 use rkyv::rancor::{Failure, Strategy};
 use rkyv::ser::{Positional, Serializer, Writer};
@@ -166,6 +168,12 @@ impl<T: Wire> Clone for Checked<'_, T> {
 }
 
 impl<T: Wire> Copy for Checked<'_, T> {}
+
+impl<T: Wire<Archived: fmt::Debug>> fmt::Debug for Checked<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.archived.fmt(f)
+    }
+}
 
 #[cfg(test)]
 mod tests {

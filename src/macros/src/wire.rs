@@ -89,6 +89,27 @@ impl<'a> Shape<'a> {
         }
     }
 
+    /// Lets rkyv copy a list of such structs as one piece, if their memory is their archive.
+    fn copy_optimization(&self, archived: &Ident) -> Option<TokenStream> {
+        if self.plans.is_empty() || self.plans.iter().any(FieldPlan::has_wrapper) {
+            return None;
+        }
+        let rkyv = quote!(::atoll::private::rkyv);
+        let types: Vec<_> = self.plans.iter().map(|plan| &plan.field.ty).collect();
+        let members = self.fields.members();
+        Some(quote! {
+            const COPY_OPTIMIZATION: #rkyv::traits::CopyOptimization<Self> = {
+                let no_padding = 0 #(+ ::core::mem::size_of::<#types>())* == ::core::mem::size_of::<Self>();
+                let same_places =
+                    true #(&& ::core::mem::offset_of!(Self, #members) == ::core::mem::offset_of!(#archived, #members))*;
+                let same_bytes = true #(&& <#types as #rkyv::Archive>::COPY_OPTIMIZATION.is_enabled())*;
+                // SAFETY: enabled only if every byte belongs to a field, each field lies where it lies in the archive,
+                // and each field's bytes are its archive's, so the bytes of the whole are those of its archive.
+                unsafe { #rkyv::traits::CopyOptimization::enable_if(no_padding && same_places && same_bytes) }
+            };
+        })
+    }
+
     /// The hash of the fields; `of` is `struct` or `variant`.
     fn schema(&self, of: &str) -> TokenStream {
         let kind = match self.fields {
@@ -112,7 +133,7 @@ fn structure(item: &DeriveInput, shape: &Shape<'_>) -> TokenStream {
         (shape.twin_fields(), shape.archived_fields(false), shape.bindings());
     let archived_attributes = archived_attributes();
     let twin_attributes = twin_attributes(name, &archived);
-    let forwards = forwards(name, &shape.schema("struct"));
+    let forwards = forwards(name, &shape.schema("struct"), shape.copy_optimization(&archived));
     quote! {
         #[doc = #doc]
         #archived_attributes
@@ -147,7 +168,7 @@ fn enumeration(item: &DeriveInput, variants: &[&Ident], shapes: &[Shape<'_>]) ->
     let twin_attributes = twin_attributes(name, &archived);
     let names = variants.iter().map(|variant| field::plain(variant));
     let schemas = shapes.iter().map(|shape| shape.schema("variant"));
-    let forwards = forwards(name, &quote!(::atoll::private::schema::fields("enum", &[#((#names, #schemas)),*])));
+    let forwards = forwards(name, &quote!(::atoll::private::schema::fields("enum", &[#((#names, #schemas)),*])), None);
     quote! {
         #[doc = #doc]
         #archived_attributes
@@ -159,6 +180,7 @@ fn enumeration(item: &DeriveInput, variants: &[&Ident], shapes: &[Shape<'_>]) ->
         #[doc(hidden)]
         const _: () = {
             // The name by which rkyv's derive names the archived variants.
+            #[allow(non_camel_case_types)]
             type Archived__Twin = #archived;
 
             #twin_attributes
@@ -211,14 +233,15 @@ fn twin_attributes(name: &Ident, archived: &Ident) -> TokenStream {
 }
 
 /// The implementations of the real type, each by the twin's.
-fn forwards(name: &Ident, schema: &TokenStream) -> TokenStream {
-    let (rkyv, serializer, deserializer) =
-        (quote!(::atoll::private::rkyv), format_ident!("__S"), format_ident!("__D"));
+fn forwards(name: &Ident, schema: &TokenStream, copy_optimization: Option<TokenStream>) -> TokenStream {
+    let (rkyv, serializer, deserializer) = (quote!(::atoll::private::rkyv), format_ident!("__S"), format_ident!("__D"));
     quote! {
         #[automatically_derived]
         impl #rkyv::Archive for #name {
             type Archived = <__Twin as #rkyv::with::ArchiveWith<#name>>::Archived;
             type Resolver = <__Twin as #rkyv::with::ArchiveWith<#name>>::Resolver;
+
+            #copy_optimization
 
             #[inline]
             fn resolve(&self, resolver: Self::Resolver, out: #rkyv::Place<Self::Archived>) {

@@ -3,7 +3,7 @@
 //! Called by the derive for each field of a struct or variant. Maps and sets are recognized by the last segment of
 //! their path, since a macro sees names and not types; one behind an alias is refused by the compiler (no `Wire` impl).
 
-use proc_macro2::TokenStream;
+use proc_macro2::{TokenStream, TokenTree};
 use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
@@ -27,6 +27,10 @@ impl<'a> FieldPlan<'a> {
             let message = "a recursive type cannot travel: its depth has no bound; send a flat list with indexes";
             return Err(Error::new(field.ty.span(), message));
         }
+        if let Some(pointer) = shared_pointer(&field.ty) {
+            let message = format!("`{pointer}` cannot travel: nothing is shared between pods; send the value itself");
+            return Err(Error::new(pointer.span(), message));
+        }
         let travel = Travel::of(&field.ty);
         Ok(FieldPlan {
             field,
@@ -35,6 +39,11 @@ impl<'a> FieldPlan<'a> {
             schema: travel.schema,
             with: travel.with,
         })
+    }
+
+    /// Whether the field archives otherwise than its type does.
+    pub fn has_wrapper(&self) -> bool {
+        self.with.is_some()
     }
 
     /// The field in the twin.
@@ -125,24 +134,37 @@ impl Travel {
 
 /// Whether a type names `item` (or `Self`) as a path of one segment, at any depth.
 fn mentions(ty: &Type, item: &Ident) -> bool {
-    fn any(tokens: TokenStream, item: &Ident) -> bool {
-        let mut after_path_separator = false;
-        let mut tokens = tokens.into_iter().peekable();
-        while let Some(token) = tokens.next() {
-            let found = match &token {
-                proc_macro2::TokenTree::Group(group) => any(group.stream(), item),
-                proc_macro2::TokenTree::Ident(name) => {
-                    let first = matches!(tokens.peek(), Some(proc_macro2::TokenTree::Punct(next)) if next.as_char() == ':');
-                    !after_path_separator && !first && (name == item || name == "Self")
-                }
-                _ => false,
-            };
-            if found {
-                return true;
-            }
-            after_path_separator = matches!(&token, proc_macro2::TokenTree::Punct(punct) if punct.as_char() == ':');
+    let names = names(ty.to_token_stream());
+    names.iter().any(|name| name.alone && (name.ident == *item || name.ident == "Self"))
+}
+
+/// The first `Rc` or `Arc` in a type. The compiler refuses them anyway, at greater length.
+fn shared_pointer(ty: &Type) -> Option<Ident> {
+    let found = names(ty.to_token_stream()).into_iter().find(|name| name.ident == "Rc" || name.ident == "Arc");
+    found.map(|name| name.ident)
+}
+
+/// A name in a type; `alone` if it is no part of a longer path.
+struct Name {
+    ident: Ident,
+    alone: bool,
+}
+
+/// Every name in a type, at any depth (a type's depth bounds the recursion).
+fn names(tokens: TokenStream) -> Vec<Name> {
+    let is_separator = |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ':');
+    let mut found = Vec::new();
+    let mut after_separator = false;
+    let mut tokens = tokens.into_iter().peekable();
+    while let Some(token) = tokens.next() {
+        let before_separator = tokens.peek().is_some_and(is_separator);
+        let separator = is_separator(&token);
+        match token {
+            TokenTree::Group(group) => found.extend(names(group.stream())),
+            TokenTree::Ident(ident) => found.push(Name { ident, alone: !after_separator && !before_separator }),
+            _ => {}
         }
-        false
+        after_separator = separator;
     }
-    any(ty.to_token_stream(), item)
+    found
 }
