@@ -30,3 +30,16 @@ pub mod services;
 pub mod stores;
 #[cfg(feature = "runtime")]
 pub mod transport;
+
+pub use atoll_macros::Wire;
+pub use wire::never::Never;
+pub use wire::schema::Wire;
+
+/// What the code made by the macros of this crate names. Not for use by hand.
+#[doc(hidden)]
+pub mod private {
+    pub use rkyv;
+    pub use serde;
+
+    pub use crate::wire::schema;
+}

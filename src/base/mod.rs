@@ -7,6 +7,7 @@ pub mod error;
 pub mod hash;
 pub mod ids;
 pub mod limits;
+pub mod timers;
 pub mod time;
 
 pub use error::{ClusterError, SendError};

@@ -1,3 +1,1 @@
 //! (in the making)
-
-pub mod timers;

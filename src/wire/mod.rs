@@ -13,18 +13,24 @@
 //! [`PROTOCOL_VERSIONS`]; what comes from a peer is checked before it is used, bounded before memory is taken for it,
 //! and never makes anything here panic.
 
+pub mod codec;
 pub mod control;
 pub mod decoder;
 pub mod header;
 pub mod hello;
+pub mod never;
 pub mod routing;
+pub mod schema;
 pub mod send_buffer;
 
+pub use codec::{Checked, CodecError};
 pub use control::{ControlError, ControlMessage, Inspect, JsonOutcome, decode_control, encode_control};
 pub use decoder::{Frame, FrameDecoder, FramePlace, FrameSpan, Frames};
 pub use header::{FrameError, FrameFlags, FrameHeader, FrameKind, HEADER_BYTES, Lane};
 pub use hello::{
     ANY_CORE, HELLO_BYTES, Hello, HelloError, PROTOCOL_VERSIONS, VersionMismatch, VersionRange, negotiate,
 };
+pub use never::{ArchivedNever, Never};
 pub use routing::{ROLE_DEFAULT, ROUTING_BYTES_MAX, Routing, RoutingError, RoutingView};
+pub use schema::Wire;
 pub use send_buffer::{FrameNotFinished, FrameStart, SendBuffer};

@@ -1,0 +1,8 @@
+use std::sync::Arc;
+
+#[derive(atoll::Wire)]
+struct Shared {
+    text: Arc<String>,
+}
+
+fn main() {}

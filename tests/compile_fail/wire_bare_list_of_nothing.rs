@@ -1,0 +1,3 @@
+const _: u64 = <Vec<()> as atoll::Wire>::SCHEMA;
+
+fn main() {}

@@ -1,0 +1,4 @@
+#[derive(atoll::Wire)]
+enum Nothing {}
+
+fn main() {}

@@ -1,0 +1,7 @@
+#[derive(atoll::Wire)]
+struct Pair<T> {
+    left: T,
+    right: T,
+}
+
+fn main() {}

@@ -1,0 +1,9 @@
+#[derive(atoll::Wire)]
+struct Marker;
+
+#[derive(atoll::Wire)]
+struct Many {
+    markers: Vec<Marker>,
+}
+
+fn main() {}

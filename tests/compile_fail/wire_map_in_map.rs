@@ -1,0 +1,8 @@
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(atoll::Wire)]
+struct Nested {
+    teams: BTreeMap<String, BTreeSet<String>>,
+}
+
+fn main() {}

@@ -1,0 +1,6 @@
+#[derive(atoll::Wire)]
+struct Tree {
+    children: Vec<Tree>,
+}
+
+fn main() {}

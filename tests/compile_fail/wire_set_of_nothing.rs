@@ -1,0 +1,8 @@
+use std::collections::BTreeSet;
+
+#[derive(atoll::Wire)]
+struct Many {
+    markers: BTreeSet<()>,
+}
+
+fn main() {}

@@ -1,0 +1,6 @@
+#[derive(atoll::Wire)]
+struct Count {
+    number: usize,
+}
+
+fn main() {}
