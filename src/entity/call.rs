@@ -27,7 +27,7 @@ impl PendingKey {
 }
 
 /// Who waits for the outcome of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReplyTo {
     /// Nobody: a discard, or the sender stopped waiting.
     Nobody,

@@ -189,7 +189,7 @@ pub(super) unsafe fn wake_cell(cell: NonNull<CellHeader>) {
         (*pointer).refs.fetch_add(1, Ordering::Relaxed);
         let target = (*pointer).target;
         Host::with_current(|host| match host {
-            Some(host) if core::ptr::eq(host.wake_target(), target.as_ptr()) => host.queue_cell(cell),
+            Some(host) if core::ptr::eq(Arc::as_ptr(host.wake_target()), target.as_ptr()) => host.queue_cell(cell),
             _ => {
                 let target = target.as_ref();
                 target.woken.push(cell);
@@ -206,7 +206,7 @@ unsafe fn drop_waker(data: *const ()) {
         let cell = NonNull::new_unchecked(data.cast_mut().cast::<CellHeader>());
         let target = (*cell.as_ptr()).target;
         Host::with_current(|host| match host {
-            Some(host) if core::ptr::eq(host.wake_target(), target.as_ptr()) => drop_reference(cell, Some(host.pool())),
+            Some(host) if core::ptr::eq(Arc::as_ptr(host.wake_target()), target.as_ptr()) => drop_reference(cell, Some(host.pool())),
             _ => drop_reference(cell, None),
         });
         Arc::decrement_strong_count(target.as_ptr());

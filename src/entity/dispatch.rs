@@ -403,7 +403,7 @@ unsafe fn drop_handler_future<M: Message, F: Future<Output = Answer<M>>>(cell: N
 fn deliver<M: Message>(host: &Host, method: &'static Method, reply_to: ReplyTo, answer: Answer<M>) {
     match reply_to {
         ReplyTo::Nobody => {}
-        ReplyTo::Local(key) => host.complete_local(key, answer),
+        ReplyTo::Local(key) => host.complete_local::<M>(key, answer),
         ReplyTo::Core(core, key) => {
             let mut answer = ManuallyDrop::new(answer);
             // SAFETY: the answer is initialised and moves into the queue.

@@ -151,7 +151,7 @@ impl Host {
             ready: RefCell::default(),
             tasks: CellList::default(),
             pending: PendingAsks::default(),
-            timers: RefCell::new(TimerWheel::new()),
+            timers: RefCell::new(TimerWheel::with_capacity(0)),
             now: Cell::new(Nanos::ZERO),
             depth: Cell::new(0),
             budget: Cell::new(TURN_BUDGET),

@@ -2,6 +2,8 @@
 //!
 //! Implemented by `engine`; called by `ask` and `host`. Invariant: no method polls user code.
 
+#![allow(unsafe_code)]
+
 use core::time::Duration;
 use std::task::Waker;
 

@@ -163,7 +163,7 @@ impl Drop for LeaveOnDrop<'_> {
 
 /// Waits on the core that polls it first.
 pub fn sleep(duration: Duration) -> Sleep {
-    Sleep { duration, waiting: None }
+    Sleep { duration, waiting: None, not_send: PhantomData }
 }
 
 /// The future of [`sleep`]. Ready at once on a thread that is no core.
@@ -171,6 +171,8 @@ pub fn sleep(duration: Duration) -> Sleep {
 pub struct Sleep {
     duration: Duration,
     waiting: Option<(u32, PendingKey)>,
+    // Its timer lives on one core.
+    not_send: PhantomData<*const ()>,
 }
 
 const NOTHING: &AnswerVtable =
