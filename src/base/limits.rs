@@ -46,3 +46,9 @@ pub const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 pub const ENTITY_MAX_IDLE: Duration = Duration::from_secs(60);
 /// Time that a stopping entity has for the messages it received, by default.
 pub const ENTITY_TERMINATION_TIMEOUT: Duration = Duration::from_secs(3);
+/// Bytes of requests that a peer may send on one lane before it gets new credit: about a thousand messages of a kilobyte.
+pub const LINK_CREDIT_BYTES: u32 = 4 << 20;
+/// Pause before a peer that could not be reached is dialed again.
+pub const REDIAL_PAUSE: Duration = Duration::from_millis(200);
+/// Messages for shards that this core does not own (yet) and that wait for its next table.
+pub const MISPLACED_MAX: usize = 4096;

@@ -1,1 +1,16 @@
-//! (in the making)
+//! One core's state machine, composed of everything below: entities, links, queues, table.
+//!
+//! Pure: no sockets, threads or clock. `pod` adapts it to the loop of `runtime`; tests drive it directly.
+
+mod core;
+mod frames;
+mod handshake;
+mod link;
+mod parcel;
+mod questions;
+mod routes;
+
+pub use self::core::{Command, Core, CoreParts, CoreQueues, Inspector, Question};
+pub use link::LinkLimits;
+pub use parcel::Parcel;
+pub use routes::{EngineCounters, Identity, LinkCommand, Routes};

@@ -64,6 +64,8 @@ pub struct AnswerVtable {
     pub drop: unsafe fn(*mut ()),
     /// Validates and decodes an answer into uninitialised memory.
     pub decode: unsafe fn(&[u8], *mut ()) -> Result<(), CodecError>,
+    /// Which type it is.
+    pub type_id: fn() -> core::any::TypeId,
 }
 
 /// The tables of a message type.
@@ -74,6 +76,7 @@ impl<M: Message> Tables<M> {
         layout: Layout::new::<Answer<M>>(),
         drop: drop_in_place::<Answer<M>>,
         decode: decode_into::<Answer<M>>,
+        type_id: core::any::TypeId::of::<Answer<M>>,
     };
     pub(super) const MESSAGE: &'static MessageVtable = &MessageVtable {
         protocol: <M::Protocol as super::message::Protocol>::NAME,
@@ -156,6 +159,27 @@ impl Method {
     {
         self.json = Some(&JsonVtable { decode: decode_json::<M>, encode: encode_json::<M> });
         self
+    }
+
+    /// The name of the message.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Validates and decodes a message and hands it to `then`, which must consume it.
+    pub(crate) fn decode_message(&self, bytes: &[u8], then: &mut dyn FnMut(*mut ())) -> Result<(), CodecError> {
+        // SAFETY: the function needs nothing but its arguments.
+        unsafe { (self.decode)(bytes, then) }
+    }
+
+    /// The same from JSON; the error says what is wrong with the text.
+    pub(crate) fn decode_json(&self, text: &str, then: &mut dyn FnMut(*mut ())) -> Result<(), String> {
+        match self.json {
+            // SAFETY: as above.
+            Some(json) => unsafe { (json.decode)(text, then) },
+            None => Err("its protocol is not callable in JSON (`#[atoll::protocol(.., json)]`)".to_owned()),
+        }
     }
 
     const fn new<M: Message>(start: Start, json: Option<&'static JsonVtable>) -> Method {
@@ -299,7 +323,7 @@ fn start<M: Message, F: Future<Output = Answer<M>>>(
             // SAFETY: the future is dropped and the engine's reference is ours.
             unsafe { close(cell.cast(), host.pool()) };
             if out.is_null() {
-                deliver::<M>(host, method, call.reply_to, answer);
+                deliver::<M>(host, slot, method, call.reply_to, answer);
             } else {
                 // SAFETY: `out` has room for the message's answer.
                 unsafe { out.cast::<Answer<M>>().write(answer) };
@@ -381,7 +405,7 @@ unsafe fn poll_handler<M: Message, F: Future<Output = Answer<M>>>(host: &Host, c
         close(cell, host.pool());
     }
     match polled {
-        Polled::Answer(answer) => deliver::<M>(host, method, reply_to, answer),
+        Polled::Answer(answer) => deliver::<M>(host, slot, method, reply_to, answer),
         _ => {
             host.fail(reply_to, ClusterError::EntityDefect);
             host.mark_defect(slot);
@@ -400,7 +424,13 @@ unsafe fn drop_handler_future<M: Message, F: Future<Output = Answer<M>>>(cell: N
 }
 
 /// Hands an answer to whoever waits.
-fn deliver<M: Message>(host: &Host, method: &'static Method, reply_to: ReplyTo, answer: Answer<M>) {
+fn deliver<M: Message>(
+    host: &Host,
+    slot: NonNull<SlotHeader>,
+    method: &'static Method,
+    reply_to: ReplyTo,
+    answer: Answer<M>,
+) {
     match reply_to {
         ReplyTo::Nobody => {}
         ReplyTo::Local(key) => host.complete_local::<M>(key, answer),
@@ -410,7 +440,10 @@ fn deliver<M: Message>(host: &Host, method: &'static Method, reply_to: ReplyTo, 
             unsafe { host.router().answer_core(core, key, Tables::<M>::ANSWER, (&raw mut answer).cast()) };
         }
         ReplyTo::Link(link, correlation) => {
-            host.router().answer_link(link, correlation, &mut |buffer, limit| codec::encode(&answer, buffer, limit));
+            // SAFETY: slots are alive as long as the host.
+            let token = host.shard_token(unsafe { slot.as_ref() }.shard.get()).unwrap_or_default();
+            let mut encode = |buffer: &mut Vec<u8>, limit| codec::encode(&answer, buffer, limit);
+            host.router().answer_link(link, correlation, token, &mut encode);
         }
         ReplyTo::Json(link, correlation) => {
             let encoded = match method.json {

@@ -229,7 +229,7 @@ impl Host {
     }
 
     #[inline(always)]
-    pub(super) fn pool(&self) -> &BlockPool {
+    pub(crate) fn pool(&self) -> &BlockPool {
         &self.pool
     }
 
@@ -498,6 +498,22 @@ impl Host {
         self.settle_with_block(key, block, answer_type);
     }
 
+    /// An answer came in a parcel: moves it to the ask that waits for it.
+    pub(crate) fn complete_from_core(
+        &self,
+        key: PendingKey,
+        answer_type: &'static super::dispatch::AnswerVtable,
+        answer: *mut (),
+    ) {
+        // SAFETY: a parcel holds an initialised answer of its type, which it gives away here.
+        unsafe { self.complete_moved(key, answer_type, answer) };
+    }
+
+    /// The doorbell of the core.
+    pub fn doorbell(&self) -> &Arc<crate::mesh::Doorbell> {
+        self.options.wake_target.doorbell()
+    }
+
     /// A discard is in the mailbox.
     pub(crate) fn acknowledge(&self, key: PendingKey) {
         self.pending.settle(key, State::Acknowledged);
@@ -550,11 +566,13 @@ impl Host {
     }
 
     /// A sender elsewhere stopped waiting.
-    pub(crate) fn cancel_caller(&self, reply_to: ReplyTo) {
+    /// True if its message was still here; nobody answers it then.
+    pub(crate) fn cancel_caller(&self, reply_to: ReplyTo) -> bool {
         let location = self.callers.borrow_mut().remove(&reply_to);
         if let Some(location) = location {
             self.interrupt(location);
         }
+        location.is_some()
     }
 
     /// A link is gone: nobody waits behind it any more.

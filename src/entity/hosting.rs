@@ -140,6 +140,13 @@ impl Host {
         unsafe { self.enqueue(kind, slot, delivery, message) }
     }
 
+    /// Brings a message that came in a parcel to its entity.
+    pub(crate) fn deliver_from_core(&self, delivery: &Delivery<'_>, message: *mut ()) -> Delivered {
+        // SAFETY: a parcel holds an initialised message of its type, which it gives away here; both cores have the same
+        // types in the same order, so the method that its numbers name is that of the message.
+        unsafe { self.deliver(delivery, message, core::ptr::null_mut()) }
+    }
+
     /// Starts a handler whose gate is open.
     #[inline(always)]
     unsafe fn begin(

@@ -15,11 +15,12 @@ mod hosting;
 mod lifecycle;
 mod mailbox;
 mod message;
-mod messenger;
+pub(crate) mod messenger;
 mod options;
 mod pending;
-mod pool;
-mod router;
+pub(crate) mod pool;
+pub(crate) mod reply;
+pub(crate) mod router;
 mod scope;
 mod slot;
 

@@ -12,7 +12,7 @@ use super::dispatch::{AnswerVtable, MessageVtable};
 use super::host::Host;
 use super::messenger::EntityTarget;
 use super::pending::Location;
-use crate::base::{ClusterError, CoreIndex, LinkId};
+use crate::base::{ClusterError, CoreIndex, LinkId, Token};
 use crate::wire::codec::CodecError;
 
 /// A message on its way out.
@@ -69,7 +69,7 @@ pub trait Router {
     fn fail_core(&self, core: CoreIndex, key: u64, error: ClusterError);
 
     /// Archives an answer into a link.
-    fn answer_link(&self, link: LinkId, correlation: u64, encode: Encode<'_>);
+    fn answer_link(&self, link: LinkId, correlation: u64, token: Token, encode: Encode<'_>);
     /// Tells a link that a discard is in the mailbox.
     fn acknowledge_link(&self, link: LinkId, correlation: u64);
     /// Tells a link that its ask failed.

@@ -176,7 +176,12 @@ pub struct Sleep {
 }
 
 const NOTHING: &AnswerVtable =
-    &AnswerVtable { layout: core::alloc::Layout::new::<()>(), drop: |_| {}, decode: |_, _| Ok(()) };
+    &AnswerVtable {
+        layout: core::alloc::Layout::new::<()>(),
+        drop: |_| {},
+        decode: |_, _| Ok(()),
+        type_id: core::any::TypeId::of::<()>,
+    };
 
 impl Future for Sleep {
     type Output = ();

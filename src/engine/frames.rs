@@ -1,0 +1,236 @@
+//! Frames that arrive on an open link: requests to entities, and answers to our own.
+//!
+//! Called by `core` with the bytes of a receive buffer. A request is handled where its frame lies, inside this call; only
+//! what an entity must keep is copied. Invariants: every ask and tell is answered exactly once (or its link closes);
+//! what does not make sense closes the link with a counted reason and harms no other.
+#![allow(unsafe_code)]
+
+use core::ptr::null_mut;
+
+use super::core::Core;
+use super::link::{Link, Phase};
+use super::routes::{EngineCounters, LinkCommand};
+use crate::base::hash::entity_hash;
+use crate::base::{ClusterError, Nanos, Token};
+use crate::entity::router::Router;
+use crate::entity::{Call, CallChain, Delivered, Delivery, PendingKey, ReplyTo};
+use crate::wire::{ControlMessage, Frame, FrameKind, RoutingView, decode_control};
+
+/// Part of the credit after which new credit is granted.
+const CREDIT_PARTS: u64 = 4;
+
+impl Core {
+    /// Bytes of a link, in order.
+    pub fn received(&self, id: crate::base::LinkId, chunk: &[u8], now: Nanos) {
+        let _entered = self.host.enter();
+        self.host.set_now(now);
+        let Some(link) = self.routes.link(id) else { return };
+        let mut at = 0;
+        while link.phase.get() != Phase::Closing {
+            // The decoder is borrowed only here: a handler that runs below may close the link.
+            let next = link.decoder.borrow_mut().next_frame(chunk, &mut at);
+            match next {
+                None => return,
+                Some(Err(error)) => {
+                    tracing::warn!(link = id.index, %error, "closing a link");
+                    return self.close_link(&link, error.name());
+                }
+                Some(Ok(span)) => {
+                    let scratch = link.decoder.borrow_mut().take_scratch();
+                    self.frame(&link, &span.frame(chunk, &scratch));
+                    link.decoder.borrow_mut().give_back(scratch);
+                }
+            }
+        }
+    }
+
+    /// Closes a link because of what its peer sent.
+    pub(super) fn close_link(&self, link: &Link, reason: &'static str) {
+        if link.phase.replace(Phase::Closing) != Phase::Closing {
+            self.routes.counters.refuse(reason);
+            self.routes.commands.borrow_mut().push(LinkCommand::Close { link: link.id });
+        }
+    }
+
+    fn frame(&self, link: &Link, frame: &Frame<'_>) {
+        if frame.header.kind == FrameKind::Control {
+            return match decode_control(frame.body) {
+                Ok(message) => self.control(link, frame.header.correlation, message),
+                Err(_) => self.close_link(link, "control_message"),
+            };
+        }
+        if !link.is_open() {
+            return self.close_link(link, "frame_before_handshake");
+        }
+        let correlation = frame.header.correlation;
+        let key = PendingKey::from_number(correlation);
+        match frame.header.kind {
+            FrameKind::Ask => self.request(link, frame, false),
+            FrameKind::Tell => self.request(link, frame, true),
+            FrameKind::Reply => {
+                link.answered();
+                self.host.complete_encoded(key, frame.body);
+            }
+            FrameKind::Ack => {
+                link.answered();
+                self.host.acknowledge(key);
+            }
+            FrameKind::Failure => {
+                link.answered();
+                let error = ClusterError::from_code(frame.header.tag).unwrap_or(ClusterError::Transport);
+                self.host.fail_local(key, error);
+            }
+            FrameKind::Moved => {
+                link.answered();
+                EngineCounters::add(&self.routes.counters.resends, 1);
+                self.ask_for_table(link);
+                self.host.resend(key);
+            }
+            FrameKind::Cancel => self.cancel(link, correlation),
+            FrameKind::Credit => {
+                link.credit.set(link.credit.get().max(correlation));
+            }
+            FrameKind::Control => {}
+            // Known to the wire format, not to this version of the engine.
+            _ => self.routes.fail_link(link.id, correlation, ClusterError::NotServed),
+        }
+        if self.routes.starved.get() && link.has_room() {
+            self.routes.wake_route_waiters();
+        }
+    }
+
+    fn cancel(&self, link: &Link, correlation: u64) {
+        if self.host.cancel_caller(ReplyTo::Link(link.id, correlation)) {
+            // Nobody waits for it, but the peer counts its requests by their answers.
+            self.routes.fail_link(link.id, correlation, ClusterError::EntityInterrupted);
+        }
+    }
+
+    fn request(&self, link: &Link, frame: &Frame<'_>, discard: bool) {
+        EngineCounters::add(&self.routes.counters.requests_received, 1);
+        self.grant_credit(link, frame);
+        let header = &frame.header;
+        let routing = match RoutingView::parse(frame.routing) {
+            Ok(routing) => routing,
+            Err(_) => return self.close_link(link, "routing"),
+        };
+        match self.deliver_request(link, frame, &routing, discard) {
+            Ok(Delivered::Failed(ClusterError::MessageDiscarded)) if discard => {
+                self.routes.acknowledge_link(link.id, header.correlation);
+            }
+            Ok(Delivered::Failed(error)) | Err(error) => {
+                self.routes.fail_link(link.id, header.correlation, error);
+            }
+            Ok(_) if discard => self.routes.acknowledge_link(link.id, header.correlation),
+            Ok(_) => {}
+        }
+    }
+
+    fn deliver_request(
+        &self,
+        link: &Link,
+        frame: &Frame<'_>,
+        routing: &RoutingView<'_>,
+        discard: bool,
+    ) -> Result<Delivered, ClusterError> {
+        let header = &frame.header;
+        if routing.role != self.routes.identity.role {
+            return Err(ClusterError::NotServed);
+        }
+        let (type_index, method) = self.host.method_of_tag(header.tag).ok_or(ClusterError::NotServed)?;
+        let hash = entity_hash(self.host.hash_seed(), routing.entity_id.as_bytes());
+        let shard = crate::base::hash::shard_of_hash(hash, self.host.number_of_shards());
+        if shard != header.shard {
+            return Err(ClusterError::InvalidShardId);
+        }
+        if self.host.shard_token(shard).is_none() {
+            // The sender has an older table, or a newer one; either way it has to ask again.
+            let _ = self.routes.write(link, FrameKind::Moved, 0, Token(0), header.correlation, |_, _| Ok(()));
+            return Ok(Delivered::Done);
+        }
+        let reply_to = if discard { ReplyTo::Nobody } else { ReplyTo::Link(link.id, header.correlation) };
+        let delivery = Delivery {
+            type_index,
+            hash,
+            id: routing.entity_id,
+            method,
+            call: Call { reply_to, chain: routing.chain().collect::<CallChain>() },
+        };
+        let mut delivered = Delivered::Failed(ClusterError::Serialization);
+        let decoded = method.decode_message(frame.body, &mut |message| {
+            // SAFETY: the message was just decoded as the method's type and is given away.
+            delivered = unsafe { self.host.deliver(&delivery, message, null_mut()) };
+        });
+        decoded.map(|()| delivered).map_err(ClusterError::from)
+    }
+
+    fn grant_credit(&self, link: &Link, frame: &Frame<'_>) {
+        let taken = link.taken_bytes.get() + (frame.routing.len() + frame.body.len()) as u64;
+        link.taken_bytes.set(taken);
+        let window = u64::from(self.routes.limits.credit_bytes);
+        let grant = taken + window;
+        if grant >= link.granted.get() + window / CREDIT_PARTS {
+            link.granted.set(grant);
+            // An empty frame always fits.
+            let _ = self.routes.write(link, FrameKind::Credit, 0, Token(0), grant, |_, _| Ok(()));
+        }
+    }
+
+    /// A call in JSON: like a request, with names instead of numbers.
+    pub(super) fn json_call(&self, link: &Link, correlation: u64, call: &crate::wire::control::JsonCall) {
+        let delivered = self.deliver_json(link, correlation, call);
+        let refused = match delivered {
+            Ok(Delivered::Failed(error)) => Err((error, error.to_string())),
+            Ok(_) => Ok(()),
+            Err(refused) => Err(refused),
+        };
+        if let Err((error, text)) = refused {
+            let outcome = crate::wire::JsonOutcome::Failed { code: error.code(), text };
+            self.routes.write_control(link, correlation, &ControlMessage::JsonResult { outcome });
+        }
+    }
+
+    fn deliver_json(
+        &self,
+        link: &Link,
+        correlation: u64,
+        call: &crate::wire::control::JsonCall,
+    ) -> Result<Delivered, (ClusterError, String)> {
+        let types = self.host.types();
+        let Some(type_index) = self.host.type_index(&call.entity_type) else {
+            let known: Vec<_> = types.iter().map(|kind| kind.name()).collect();
+            let text = format!("there is no entity type `{}` here; there are: {}", call.entity_type, known.join(", "));
+            return Err((ClusterError::NotServed, text));
+        };
+        let methods = types[usize::from(type_index)].methods();
+        let Some(method) = methods.iter().find(|method| method.name() == call.method) else {
+            let known: Vec<_> = methods.iter().map(|method| method.name()).collect();
+            let text = format!("`{}` has no message `{}`; it has: {}", call.entity_type, call.method, known.join(", "));
+            return Err((ClusterError::NotServed, text));
+        };
+        let hash = entity_hash(self.host.hash_seed(), call.entity_id.as_bytes());
+        let shard = crate::base::hash::shard_of_hash(hash, self.host.number_of_shards());
+        if crate::base::EntityId::new(&call.entity_id).is_err() {
+            return Err((ClusterError::InvalidEntityId, ClusterError::InvalidEntityId.to_string()));
+        }
+        if self.host.shard_token(shard).is_none() {
+            return Err((ClusterError::Busy, "the entity's shard is on its way to another pod; try again".to_owned()));
+        }
+        let delivery = Delivery {
+            type_index,
+            hash,
+            id: &call.entity_id,
+            method,
+            call: Call { reply_to: ReplyTo::Json(link.id, correlation), chain: CallChain::EMPTY },
+        };
+        let mut delivered = Delivered::Failed(ClusterError::Serialization);
+        let decoded = method.decode_json(&call.body, &mut |message| {
+            // SAFETY: the message was just decoded as the method's type and is given away.
+            delivered = unsafe { self.host.deliver(&delivery, message, null_mut()) };
+        });
+        match decoded {
+            Ok(()) => Ok(delivered),
+            Err(text) => Err((ClusterError::Serialization, format!("`{}` does not take this: {text}", call.method))),
+        }
+    }
+}

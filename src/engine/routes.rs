@@ -1,0 +1,550 @@
+//! The ways out of a core: the table, the other cores, the links.
+//!
+//! Implements [`Router`] for the host; `core`, `frames` and `handshake` use the same state. Effects are data: frames in
+//! send buffers, commands for sockets, parcels in queues, which the shell carries out at the end of the turn.
+//! Invariants: nothing here polls user code; no borrow of a cell outlives a method; a request leaves by the link to the
+//! core that the table names and by no other.
+#![allow(unsafe_code)]
+
+use core::cell::{Cell, OnceCell, RefCell};
+use core::task::Waker;
+use std::collections::{HashMap, VecDeque};
+use std::rc::{Rc, Weak};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::link::{Link, LinkLimits, Peer, Phase, RequestHead};
+use super::parcel::{AnswerParcel, CallAddress, CallParcel, Parcel};
+use crate::base::limits::{LINKS_MAX, REDIAL_PAUSE};
+use crate::base::{ClusterError, CoreIndex, LinkId, Nanos, PodUid, Token};
+use crate::entity::messenger::NOT_HOSTED;
+use crate::entity::router::Encode;
+use crate::entity::{AnswerVtable, Host, Location, Outbound, PendingKey, Router, Sent};
+use crate::mesh::{Doorbell, Producer};
+use crate::sharding::ShardTable;
+use crate::wire::routing::remaining_us;
+use crate::wire::{
+    ANY_CORE, ControlMessage, FrameFlags, FrameKind, Hello, JsonOutcome, Lane, PROTOCOL_VERSIONS, Routing,
+    encode_control,
+};
+
+/// What the shell does with sockets for the engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LinkCommand {
+    /// Connect and say hello.
+    Connect {
+        /// The link.
+        link: LinkId,
+        /// `host:port`.
+        address: String,
+        /// The hello.
+        hello: [u8; crate::wire::HELLO_BYTES],
+    },
+    /// Take over an accepted connection.
+    Adopt {
+        /// The link.
+        link: LinkId,
+        /// The connection.
+        descriptor: i32,
+    },
+    /// Close an accepted connection.
+    Discard {
+        /// The connection.
+        descriptor: i32,
+    },
+    /// Send what waits, then close.
+    Close {
+        /// The link.
+        link: LinkId,
+    },
+    /// Stop reading.
+    Pause {
+        /// The link.
+        link: LinkId,
+    },
+    /// Read again.
+    Resume {
+        /// The link.
+        link: LinkId,
+    },
+}
+
+/// Who a core is.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// This run of this process.
+    pub uid: PodUid,
+    /// The core.
+    pub core: CoreIndex,
+    /// Cores of the process.
+    pub cores: u16,
+    /// Name of the cluster.
+    pub cluster_name: String,
+    /// Role of the pod.
+    pub role: String,
+    /// Version of the program, as operators name it.
+    pub version: String,
+    /// Whether entities are hosted here; else it is a client.
+    pub is_pod: bool,
+}
+
+/// Counters of one core's links and queues, written by the core and read by anyone.
+#[derive(Default)]
+pub struct EngineCounters {
+    /// Requests sent over links.
+    pub requests_sent: AtomicU64,
+    /// Requests received over links.
+    pub requests_received: AtomicU64,
+    /// Requests that had to be sent again.
+    pub resends: AtomicU64,
+    /// Links that are open.
+    pub links_open: AtomicU64,
+    /// Messages sent to other cores.
+    pub parcels_sent: AtomicU64,
+    /// Links closed because of what the peer sent, by reason.
+    pub refusals: std::sync::Mutex<HashMap<&'static str, u64>>,
+}
+
+impl EngineCounters {
+    pub(super) fn add(counter: &AtomicU64, by: u64) {
+        counter.store(counter.load(Ordering::Relaxed).wrapping_add(by), Ordering::Relaxed);
+    }
+
+    /// Counts a link that was closed because of what its peer sent.
+    pub(super) fn refuse(&self, reason: &'static str) {
+        let mut refusals = self.refusals.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        *refusals.entry(reason).or_default() += 1;
+    }
+}
+
+/// The queue to another core.
+pub(super) struct PeerCore {
+    pub producer: RefCell<Producer<Parcel>>,
+    /// What found no room in the queue; bounded by the asks that wait, of both cores.
+    pub overflow: RefCell<VecDeque<Parcel>>,
+    pub doorbell: Arc<Doorbell>,
+    /// Something was pushed since the last flush.
+    pub touched: Cell<bool>,
+}
+
+/// The ways out of a core.
+pub struct Routes {
+    pub(super) identity: Identity,
+    pub(super) limits: LinkLimits,
+    pub(super) table: RefCell<Option<Arc<ShardTable>>>,
+    /// Whether a pod of the table is this one.
+    pub(super) peers: Vec<Option<PeerCore>>,
+    links: RefCell<Vec<(u32, Option<Rc<Link>>)>>,
+    free_links: RefCell<Vec<u32>>,
+    by_peer: RefCell<HashMap<(PodUid, CoreIndex), LinkId>>,
+    /// Peers that could not be reached, and when to dial them again.
+    unreachable: RefCell<HashMap<(PodUid, CoreIndex), Nanos>>,
+    pub(super) commands: RefCell<Vec<LinkCommand>>,
+    pub(super) dirty: RefCell<Vec<LinkId>>,
+    route_waiters: RefCell<Vec<Waker>>,
+    /// Some waiter waits for room in a link.
+    pub(super) starved: Cell<bool>,
+    sequence: Cell<u64>,
+    host: OnceCell<Weak<Host>>,
+    pub(super) counters: Arc<EngineCounters>,
+    /// Where clients learn the table.
+    pub(super) bootstrap: RefCell<Vec<String>>,
+}
+
+impl Routes {
+    pub(super) fn new(
+        identity: Identity,
+        limits: LinkLimits,
+        peers: Vec<Option<PeerCore>>,
+        bootstrap: Vec<String>,
+    ) -> Routes {
+        Routes {
+            identity,
+            limits,
+            table: RefCell::default(),
+            peers,
+            links: RefCell::default(),
+            free_links: RefCell::default(),
+            by_peer: RefCell::default(),
+            unreachable: RefCell::default(),
+            commands: RefCell::default(),
+            dirty: RefCell::default(),
+            route_waiters: RefCell::default(),
+            starved: Cell::new(false),
+            sequence: Cell::new(0),
+            host: OnceCell::new(),
+            counters: Arc::default(),
+            bootstrap: RefCell::new(bootstrap),
+        }
+    }
+
+    pub(super) fn set_host(&self, host: &Rc<Host>) {
+        assert!(self.host.set(Rc::downgrade(host)).is_ok(), "the host of a core is set once");
+    }
+
+    fn host(&self) -> Option<Rc<Host>> {
+        self.host.get()?.upgrade()
+    }
+
+    // ---- links ----
+
+    pub(super) fn link(&self, id: LinkId) -> Option<Rc<Link>> {
+        let links = self.links.borrow();
+        let (generation, link) = links.get(id.index as usize)?;
+        if *generation == id.generation { link.clone() } else { None }
+    }
+
+    pub(super) fn all_links(&self) -> Vec<Rc<Link>> {
+        self.links.borrow().iter().filter_map(|(_, link)| link.clone()).collect()
+    }
+
+    /// A new link, if there is room for one.
+    pub(super) fn add_link(&self, peer: Peer, phase: Phase, now: Nanos) -> Option<Rc<Link>> {
+        let mut links = self.links.borrow_mut();
+        let index = match self.free_links.borrow_mut().pop() {
+            Some(index) => index,
+            None if links.len() < LINKS_MAX => {
+                links.push((0, None));
+                links.len() as u32 - 1
+            }
+            None => return None,
+        };
+        let entry = &mut links[index as usize];
+        let id = LinkId { index, generation: entry.0 };
+        let link = Link::new(id, peer, phase, now + self.limits.hello_timeout, self.limits);
+        entry.1 = Some(Rc::clone(&link));
+        Some(link)
+    }
+
+    /// Forgets a link whose connection is gone.
+    pub(super) fn remove_link(&self, id: LinkId) -> Option<Rc<Link>> {
+        let link = self.link(id)?;
+        let mut links = self.links.borrow_mut();
+        let entry = &mut links[id.index as usize];
+        *entry = (entry.0.wrapping_add(1), None);
+        self.free_links.borrow_mut().push(id.index);
+        if let Peer::Pod(uid, core) = link.peer {
+            let mut by_peer = self.by_peer.borrow_mut();
+            if by_peer.get(&(uid, core)) == Some(&id) {
+                by_peer.remove(&(uid, core));
+            }
+        }
+        Some(link)
+    }
+
+    /// The link to a core of a pod: open, being made (then a message must wait), or not to be had now.
+    fn link_to(&self, uid: PodUid, core: CoreIndex, address: &str, now: Nanos) -> Option<Rc<Link>> {
+        let known = self.by_peer.borrow().get(&(uid, core)).copied();
+        if let Some(link) = known.and_then(|id| self.link(id)) {
+            return Some(link);
+        }
+        if self.unreachable.borrow().get(&(uid, core)).is_some_and(|until| now < *until) {
+            return None;
+        }
+        let link = self.dial(Peer::Pod(uid, core), core, address, now)?;
+        self.by_peer.borrow_mut().insert((uid, core), link.id);
+        Some(link)
+    }
+
+    pub(super) fn dial(&self, peer: Peer, core: CoreIndex, address: &str, now: Nanos) -> Option<Rc<Link>> {
+        let link = self.add_link(peer, Phase::Connecting, now)?;
+        let hello = Hello {
+            versions: PROTOCOL_VERSIONS,
+            target_core: core,
+            sender_core: self.identity.core,
+            cluster_name_hash: crate::base::hash::stable_hash(&self.identity.cluster_name),
+            sender_uid: self.identity.uid,
+            is_pod: self.identity.is_pod,
+        };
+        self.commands.borrow_mut().push(LinkCommand::Connect {
+            link: link.id,
+            address: address.to_owned(),
+            hello: hello.encode(),
+        });
+        Some(link)
+    }
+
+    /// Dials the next bootstrap address, to learn the table.
+    pub(super) fn dial_bootstrap(&self, now: Nanos) {
+        let next = {
+            let mut addresses = self.bootstrap.borrow_mut();
+            if addresses.is_empty() {
+                return;
+            }
+            addresses.rotate_left(1);
+            addresses[0].clone()
+        };
+        self.dial(Peer::Bootstrap(next.clone()), ANY_CORE, &next, now);
+    }
+
+    /// Waits a little before it is dialed again.
+    pub(super) fn mark_unreachable(&self, peer: &Peer, now: Nanos) {
+        if let Peer::Pod(uid, core) = peer {
+            self.unreachable.borrow_mut().insert((*uid, *core), now + REDIAL_PAUSE);
+        }
+    }
+
+    /// Forgets pauses that are over; true if there was one, since its waiters may try again.
+    pub(super) fn forgive(&self, now: Nanos) -> bool {
+        let mut unreachable = self.unreachable.borrow_mut();
+        let before = unreachable.len();
+        unreachable.retain(|_, until| now < *until);
+        unreachable.len() != before
+    }
+
+    pub(super) fn next_forgiveness(&self) -> Nanos {
+        self.unreachable.borrow().values().copied().min().unwrap_or(Nanos::NEVER)
+    }
+
+    /// Puts a link on the list of those with new output.
+    pub(super) fn mark_dirty(&self, link: &Link) {
+        if !link.dirty.replace(true) {
+            self.dirty.borrow_mut().push(link.id);
+        }
+    }
+
+    /// Writes a frame, and stops reading from a peer that does not take its answers.
+    pub(super) fn write(
+        &self,
+        link: &Link,
+        kind: FrameKind,
+        tag: u32,
+        token: Token,
+        correlation: u64,
+        body: impl FnOnce(&mut Vec<u8>, usize) -> Result<(), ClusterError>,
+    ) -> Result<(), ClusterError> {
+        let lane = if kind == FrameKind::Control { Lane::Control } else { Lane::Messages };
+        link.write_frame(kind, FrameFlags::new(lane), tag, token, correlation, body)?;
+        self.mark_dirty(link);
+        if link.send.borrow().is_over_limit() && !link.paused.replace(true) {
+            self.commands.borrow_mut().push(LinkCommand::Pause { link: link.id });
+        }
+        Ok(())
+    }
+
+    pub(super) fn write_control(&self, link: &Link, correlation: u64, message: &ControlMessage) {
+        let written = self.write(link, FrameKind::Control, 0, Token(0), correlation, |bytes, _| {
+            encode_control(message, bytes).map_err(|_| ClusterError::Serialization)
+        });
+        if let Err(error) = written {
+            tracing::warn!(%error, "a control message could not be written");
+        }
+    }
+
+    // ---- waiting for a way ----
+
+    /// Lets all who found no way try again.
+    pub(super) fn wake_route_waiters(&self) {
+        self.starved.set(false);
+        let waiters = core::mem::take(&mut *self.route_waiters.borrow_mut());
+        for waker in waiters {
+            waker.wake();
+        }
+    }
+
+    // ---- other cores ----
+
+    pub(super) fn push(&self, core: CoreIndex, parcel: Parcel) {
+        let Some(Some(peer)) = self.peers.get(usize::from(core.0)) else { return };
+        peer.touched.set(true);
+        EngineCounters::add(&self.counters.parcels_sent, 1);
+        let mut overflow = peer.overflow.borrow_mut();
+        if overflow.is_empty() {
+            match peer.producer.borrow_mut().push(parcel) {
+                Ok(()) => return,
+                Err(parcel) => overflow.push_back(parcel),
+            }
+        } else {
+            overflow.push_back(parcel);
+        }
+    }
+
+    /// Pushes what found no room before.
+    pub(super) fn push_overflow(&self) {
+        for peer in self.peers.iter().flatten() {
+            let mut overflow = peer.overflow.borrow_mut();
+            while let Some(parcel) = overflow.pop_front() {
+                if let Err(parcel) = peer.producer.borrow_mut().push(parcel) {
+                    overflow.push_front(parcel);
+                    break;
+                }
+                peer.touched.set(true);
+            }
+        }
+    }
+
+    pub(super) fn has_overflow(&self) -> bool {
+        self.peers.iter().flatten().any(|peer| !peer.overflow.borrow().is_empty())
+    }
+
+    fn send_to_core(&self, host: &Host, core: CoreIndex, outbound: &Outbound<'_>) -> Result<Sent, ClusterError> {
+        let target = outbound.target;
+        if target.type_index == NOT_HOSTED {
+            return Err(ClusterError::NotServed);
+        }
+        let address = CallAddress {
+            discard: outbound.discard,
+            type_index: target.type_index,
+            hash: target.hash,
+            id: target.id.clone(),
+            key: outbound.key.to_number(),
+            chain: outbound.call.chain,
+        };
+        // SAFETY: the message is initialised, of the stated type, and `taken` tells its owner that it moved.
+        let call = unsafe { CallParcel::new(address, outbound.message_type, outbound.message, host.pool()) };
+        self.push(core, Parcel::Call(call));
+        Ok(Sent { location: Location::Core(core), taken: true })
+    }
+
+    fn send_to_link(
+        &self,
+        link: &Link,
+        table: &ShardTable,
+        outbound: &Outbound<'_>,
+        token: Token,
+    ) -> Result<Sent, ClusterError> {
+        if !link.is_open() {
+            return Ok(UNROUTED);
+        }
+        if !link.has_room() {
+            self.starved.set(true);
+            return Ok(UNROUTED);
+        }
+        let message_type = outbound.message_type;
+        link.agrees(message_type.tag, message_type.schema)?;
+        let flags = FrameFlags::new(Lane::Messages);
+        let sequence = self.sequence.get();
+        self.sequence.set(sequence + 1);
+        let head = RequestHead {
+            kind: if outbound.discard { FrameKind::Tell } else { FrameKind::Ask },
+            flags: if message_type.uninterruptible { flags.with(FrameFlags::UNINTERRUPTIBLE) } else { flags },
+            tag: message_type.tag,
+            shard: table.shard_of(outbound.target.hash),
+            token,
+            correlation: outbound.key.to_number(),
+            routing: Routing {
+                remaining_us: remaining_us(outbound.remaining),
+                hops: 0,
+                chain: outbound.call.chain.calls(),
+                role: table.role(),
+                entity_id: outbound.target.id.as_str(),
+                sender_incarnation: self.identity.uid.0 as u64 ^ u64::from(self.identity.core.0),
+                sender_sequence: sequence,
+            },
+        };
+        // SAFETY: the message is initialised and of the stated type.
+        link.write_request(&head, |bytes, limit| unsafe { (message_type.encode)(outbound.message, bytes, limit) })?;
+        self.mark_dirty(link);
+        EngineCounters::add(&self.counters.requests_sent, 1);
+        Ok(Sent { location: Location::Link(link.id), taken: false })
+    }
+
+    /// Where a call in JSON goes: to the owner of the shard.
+    pub(super) fn link_for_hash(&self, hash: u64, now: Nanos) -> Option<Rc<Link>> {
+        let table = self.table.borrow().clone()?;
+        let owner = table.owner(table.shard_of(hash))?;
+        let pod = table.pod(owner.pod)?;
+        self.link_to(pod.uid, owner.core, &pod.address, now).filter(|link| link.is_open())
+    }
+
+    /// Any open link; for questions that every pod answers.
+    pub(super) fn any_open_link(&self) -> Option<Rc<Link>> {
+        self.links.borrow().iter().find_map(|(_, link)| link.clone().filter(|link| link.is_open()))
+    }
+}
+
+const UNROUTED: Sent = Sent { location: Location::Unrouted, taken: false };
+
+impl Router for Routes {
+    fn send(&self, host: &Host, outbound: &Outbound<'_>) -> Result<Sent, ClusterError> {
+        let Some(table) = self.table.borrow().clone() else { return Ok(UNROUTED) };
+        let shard = table.shard_of(outbound.target.hash);
+        let Some(owner) = table.owner(shard) else { return Ok(UNROUTED) };
+        let pod = table.pod(owner.pod).ok_or(ClusterError::InvalidShardId)?;
+        if pod.uid == self.identity.uid {
+            if owner.core == self.identity.core {
+                // The table says here: the type is not registered, or this core has yet to take the shard over.
+                let served = outbound.target.type_index != NOT_HOSTED;
+                return if served { Ok(UNROUTED) } else { Err(ClusterError::NotServed) };
+            }
+            return self.send_to_core(host, owner.core, outbound);
+        }
+        match self.link_to(pod.uid, owner.core, &pod.address, host.now()) {
+            Some(link) => self.send_to_link(&link, &table, outbound, owner.token),
+            None => Ok(UNROUTED),
+        }
+    }
+
+    fn cancel(&self, location: Location, key: PendingKey) {
+        match location {
+            Location::Core(core) => self.push(core, Parcel::Cancel { key: key.to_number() }),
+            Location::Link(id) => {
+                if let Some(link) = self.link(id).filter(|link| link.is_open()) {
+                    // If it finds no room the peer works for nothing, which harms nobody.
+                    let _ = self.write(&link, FrameKind::Cancel, 0, Token(0), key.to_number(), |_, _| Ok(()));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn wait_for_route(&self, waker: &Waker) {
+        self.route_waiters.borrow_mut().push(waker.clone());
+    }
+
+    unsafe fn answer_core(&self, core: CoreIndex, key: u64, answer_type: &'static AnswerVtable, answer: *mut ()) {
+        if let Some(host) = self.host() {
+            // SAFETY: passed on from the caller.
+            let parcel = unsafe { AnswerParcel::new(key, answer_type, answer, host.pool()) };
+            self.push(core, Parcel::Answer(parcel));
+        }
+    }
+
+    fn acknowledge_core(&self, core: CoreIndex, key: u64) {
+        self.push(core, Parcel::Acknowledged { key });
+    }
+
+    fn fail_core(&self, core: CoreIndex, key: u64, error: ClusterError) {
+        self.push(core, Parcel::Failed { key, error });
+    }
+
+    fn answer_link(&self, id: LinkId, correlation: u64, token: Token, encode: Encode<'_>) {
+        let Some(link) = self.link(id) else { return };
+        let written = self.write(&link, FrameKind::Reply, 0, token, correlation, |bytes, limit| {
+            encode(bytes, limit).map_err(ClusterError::from)
+        });
+        if let Err(error) = written {
+            self.fail_link(id, correlation, error);
+        }
+    }
+
+    fn acknowledge_link(&self, id: LinkId, correlation: u64) {
+        if let Some(link) = self.link(id) {
+            // An empty frame always fits.
+            let _ = self.write(&link, FrameKind::Ack, 0, Token(0), correlation, |_, _| Ok(()));
+        }
+    }
+
+    fn fail_link(&self, id: LinkId, correlation: u64, error: ClusterError) {
+        if let Some(link) = self.link(id) {
+            // An empty frame always fits.
+            let _ = self.write(&link, FrameKind::Failure, error.code(), Token(0), correlation, |_, _| Ok(()));
+        }
+    }
+
+    fn answer_json(&self, id: LinkId, correlation: u64, outcome: Result<Result<String, String>, String>) {
+        let Some(link) = self.link(id) else { return };
+        let outcome = match outcome {
+            Ok(Ok(reply)) => JsonOutcome::Reply(reply),
+            Ok(Err(declared)) => JsonOutcome::Declared(declared),
+            Err(text) => JsonOutcome::Failed { code: ClusterError::Serialization.code(), text },
+        };
+        self.write_control(&link, correlation, &ControlMessage::JsonResult { outcome });
+    }
+
+    fn fail_json(&self, id: LinkId, correlation: u64, error: ClusterError) {
+        let Some(link) = self.link(id) else { return };
+        let outcome = JsonOutcome::Failed { code: error.code(), text: error.to_string() };
+        self.write_control(&link, correlation, &ControlMessage::JsonResult { outcome });
+    }
+}
