@@ -1,0 +1,163 @@
+//! Runs a [`PodControl`] against a store that answers at once (embedded, in memory, or a blocking connection).
+//!
+//! Called by the control thread of a pod: [`ControlDriver::start`] until the pod can serve, then
+//! [`ControlDriver::tick`] at the latest at [`ControlDriver::next_wake`], and [`ControlDriver::stop`] at the end. The
+//! clock and the pause are the caller's, so the driver is pure.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::membership::{ControlEffect, ControlEvent, ControlNotice, PodControl, Refusal, Step};
+use super::store::{Store, StoreEvent};
+use crate::base::{Nanos, ShardId};
+use crate::sharding::ShardTable;
+
+/// Events handled by one call; what is left is handled by the next one.
+const EVENTS_PER_CALL_MAX: usize = 65_536;
+
+/// Why a pod did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// It may not join.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// It did not own its shards in time.
+    #[error("the pod did not get its shards in time (it stopped at {step:?}); is the store reachable?{unreadable}")]
+    TimedOut {
+        /// How far it came.
+        step: Step,
+        /// The records that could not be read, if there are some.
+        unreadable: String,
+    },
+    /// It lost its lease on the way.
+    #[error("the lease of the pod ended while it joined; start it again")]
+    Lost,
+}
+
+/// A machine and its store.
+#[derive(Debug)]
+pub struct ControlDriver<S> {
+    control: PodControl,
+    store: S,
+    /// Notices that came while starting: they belong to the pod, too.
+    notices: Vec<ControlNotice>,
+    waiting: VecDeque<ControlEvent>,
+    events: Vec<StoreEvent>,
+}
+
+impl<S: Store> ControlDriver<S> {
+    /// Takes both; nothing is sent before [`ControlDriver::start`].
+    #[must_use]
+    pub fn new(control: PodControl, store: S) -> ControlDriver<S> {
+        ControlDriver { control, store, notices: Vec::new(), waiting: VecDeque::new(), events: Vec::new() }
+    }
+
+    /// Joins, and returns the first table of the pod's role, in which the pod owns every shard that is planned for it.
+    /// `pause` sleeps until the given time at most. What else the pod has to know (above all
+    /// [`ControlNotice::ValidUntil`]) comes with the next [`ControlDriver::tick`].
+    ///
+    /// # Errors
+    /// If the pod may not join, or is not ready at `deadline`.
+    pub fn start(
+        &mut self,
+        clock: &mut dyn FnMut() -> Nanos,
+        pause: &mut dyn FnMut(Nanos),
+        deadline: Nanos,
+    ) -> Result<Arc<ShardTable>, StartError> {
+        let mut notices = self.run(ControlEvent::Start, clock());
+        loop {
+            for notice in notices.drain(..) {
+                match notice {
+                    ControlNotice::Refused(refusal) => return Err(StartError::Refused(refusal)),
+                    ControlNotice::Lost | ControlNotice::Stopped => return Err(StartError::Lost),
+                    other => self.notices.push(other),
+                }
+            }
+            if let Some(table) = self.take_own_table() {
+                return Ok(table);
+            }
+            let now = clock();
+            if now >= deadline {
+                return Err(self.timed_out());
+            }
+            let due = now + super::RETRY_PAUSE;
+            pause(due.min(self.control.next_wake().max(now)).min(deadline));
+            notices = self.run(ControlEvent::Tick, clock());
+        }
+    }
+
+    /// Takes up events of the store and what is due; returns what the pod has to know, in order.
+    pub fn tick(&mut self, now: Nanos) -> Vec<ControlNotice> {
+        self.run(ControlEvent::Tick, now)
+    }
+
+    /// Reports that all entities of a shard are stopped.
+    pub fn released(&mut self, shard: ShardId, now: Nanos) -> Vec<ControlNotice> {
+        self.run(ControlEvent::Released { shard }, now)
+    }
+
+    /// Leaves the cluster; its shards have no owner when this returned [`ControlNotice::Stopped`]. Call it after the
+    /// entities are stopped. If the store does not answer, `Stopped` comes with a later tick.
+    pub fn stop(&mut self, now: Nanos) -> Vec<ControlNotice> {
+        self.run(ControlEvent::Stop, now)
+    }
+
+    /// When to tick at the latest. A store that is used by others, too, has to be asked for events more often.
+    #[must_use]
+    pub fn next_wake(&self) -> Nanos {
+        self.control.next_wake()
+    }
+
+    /// The machine, for views.
+    #[must_use]
+    pub fn control(&self) -> &PodControl {
+        &self.control
+    }
+
+    /// The store, for other users of it on the same thread.
+    pub fn store(&mut self) -> &mut S {
+        &mut self.store
+    }
+
+    fn take_own_table(&mut self) -> Option<Arc<ShardTable>> {
+        let role = &self.control.config().role;
+        let own = |notice: &ControlNotice| matches!(notice, ControlNotice::Publish(table) if table.role() == role);
+        let newest = self.notices.iter().rfind(|notice| own(notice)).cloned()?;
+        self.notices.retain(|notice| !own(notice));
+        match newest {
+            ControlNotice::Publish(table) => Some(table),
+            _ => None,
+        }
+    }
+
+    fn timed_out(&self) -> StartError {
+        let unreadable = &self.control.view().unreadable;
+        let named: Vec<String> = unreadable.iter().take(3).map(|(key, error)| format!(" {key}: {error}.")).collect();
+        StartError::TimedOut { step: self.control.current_step(), unreadable: named.concat() }
+    }
+
+    /// Feeds the machine until neither it nor the store has anything left.
+    fn run(&mut self, first: ControlEvent, now: Nanos) -> Vec<ControlNotice> {
+        let mut notices = core::mem::take(&mut self.notices);
+        self.waiting.push_back(first);
+        for _ in 0..EVENTS_PER_CALL_MAX {
+            if self.waiting.is_empty() {
+                self.store.poll_events(now, &mut self.events);
+                self.waiting.extend(self.events.drain(..).map(ControlEvent::Store));
+            }
+            let Some(event) = self.waiting.pop_front() else {
+                break;
+            };
+            for effect in self.control.step(event, now) {
+                match effect {
+                    ControlEffect::Notice(notice) => notices.push(notice),
+                    ControlEffect::Request { request, body } => {
+                        let response = self.store.handle(body, now);
+                        self.waiting.push_back(ControlEvent::Response { request, response });
+                    }
+                }
+            }
+        }
+        notices
+    }
+}

@@ -1,0 +1,816 @@
+//! How a pod joins, stays in and leaves a cluster: a state machine between the pod and its store.
+//!
+//! Called with each response and event of the store, and in time ([`PodControl::next_wake`]). What it wants is in the
+//! returned effects: requests for the store, and notices for the pod. [`super::ownership`] has the other half of the
+//! same machine: what a member does about shards.
+//!
+//! The way in: bind the store to the cluster, create the records of cluster and role if there are none, list all
+//! records and watch them, compare what is stored with the own configuration, take a lease, register under it. A watch
+//! with a gap lists again. Every request that fails is sent again after a pause; writes are conditional, so sending one
+//! twice does no harm.
+//!
+//! Invariants: one request of the way in is in flight at a time; the lease counts from the *sending* of the last
+//! renewal that was answered, less a margin, so the pod is frozen before anybody else can claim its shards; after
+//! [`ControlNotice::Lost`], `Refused` or `Stopped` nothing happens any more: a new incarnation is a new machine with a
+//! new uid.
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::keys::{CLUSTER_KEY, InvalidName, KeySpace, RecordKey, check_name, pages_of};
+use super::records::{self, ClusterRecord, MetaRecord, PodEntry, PodState, RecordError, RoleRecord};
+use super::store::{
+    Compare, LeaseId, Operation, Revision, StoreError, StoreEvent, StoreRequest, StoreResponse, Transaction, WatchId,
+};
+use super::view::ClusterView;
+use super::{
+    FREEZE_MARGIN_MIN, LEASE_TTL, LEASE_TTL_MIN, LIST_PAGE, REBALANCE_INTERVAL, REBALANCE_RATE_PER_MILLE,
+    REQUEST_TIMEOUT, RETRY_PAUSE, SETTLE,
+};
+use crate::base::hash::ENTITY_HASH_NAME;
+use crate::base::limits::{NAME_BYTES_MAX, NUMBER_OF_SHARDS, NUMBER_OF_SHARDS_MAX};
+use crate::base::{Nanos, PodUid, ShardId};
+use crate::sharding::ShardTable;
+use crate::sharding::table::{ADDRESS_BYTES_MAX, CORES_MAX};
+
+/// What a pod says about itself and expects of the cluster.
+#[derive(Clone, Debug)]
+pub struct ControlConfig {
+    /// The name of the cluster.
+    pub cluster: String,
+    /// Whether the store serves this cluster only (embedded and served stores): another name is then refused.
+    pub one_cluster_store: bool,
+    /// The role of the pod.
+    pub role: String,
+    /// Number of shards of the role.
+    pub number_of_shards: u32,
+    /// Seed of the entity hash of the role.
+    pub hash_seed: u64,
+    /// Fresh at each start.
+    pub uid: PodUid,
+    /// Host and port where the cores are reached.
+    pub address: String,
+    /// Version of the program.
+    pub version: String,
+    /// Number of cores.
+    pub cores: u16,
+    /// Share of the shards relative to other pods; 0 takes none.
+    pub weight: u32,
+    /// Failure zone.
+    pub zone: Option<String>,
+    /// Time to live of the lease.
+    pub lease_ttl: Duration,
+    /// Whether the pod may become the manager.
+    pub may_manage: bool,
+    /// Time between two rounds of rebalancing.
+    pub rebalance_interval: Duration,
+    /// Share of all shards that a pod may gain in a round, in thousandths.
+    pub rebalance_rate_per_mille: u32,
+    /// How long the manager waits after the loss of a pod.
+    pub settle: Duration,
+    /// Wall-clock time at [`Nanos::ZERO`], for the times in records that people read.
+    pub unix_ms_at_origin: u64,
+}
+
+impl ControlConfig {
+    /// The defaults for a pod of the role `default` in the cluster `atoll` on a store of its own.
+    #[must_use]
+    pub fn new(uid: PodUid, address: &str, cores: u16) -> ControlConfig {
+        ControlConfig {
+            cluster: "atoll".to_owned(),
+            one_cluster_store: true,
+            role: "default".to_owned(),
+            number_of_shards: NUMBER_OF_SHARDS,
+            hash_seed: 0,
+            uid,
+            address: address.to_owned(),
+            version: "1.0.0".to_owned(),
+            cores,
+            weight: 1,
+            zone: None,
+            lease_ttl: LEASE_TTL,
+            may_manage: true,
+            rebalance_interval: REBALANCE_INTERVAL,
+            rebalance_rate_per_mille: REBALANCE_RATE_PER_MILLE,
+            settle: SETTLE,
+            unix_ms_at_origin: 0,
+        }
+    }
+
+    fn check(&self) -> Result<KeySpace, Refusal> {
+        let keys = KeySpace::new(&self.cluster)?;
+        check_name("a role", &self.role)?;
+        let fault = if self.number_of_shards == 0 || self.number_of_shards > NUMBER_OF_SHARDS_MAX {
+            Some("the number of shards has to be 1 to 65536")
+        } else if self.cores == 0 || self.cores > CORES_MAX {
+            Some("a pod has 1 to 1024 cores")
+        } else if self.address.is_empty() || self.address.len() > ADDRESS_BYTES_MAX {
+            Some("the address of the pod is empty or too long")
+        } else if self.version.len() > NAME_BYTES_MAX || self.zone.as_ref().is_some_and(|z| z.len() > NAME_BYTES_MAX) {
+            Some("the version or the zone is longer than 64 bytes")
+        } else if self.lease_ttl < LEASE_TTL_MIN {
+            Some("the time to live of the lease is at least 2 s")
+        } else {
+            None
+        };
+        fault.map_or(Ok(keys), |fault| Err(Refusal::Config(fault)))
+    }
+
+    pub(super) fn unix_ms(&self, now: Nanos) -> u64 {
+        self.unix_ms_at_origin.saturating_add(now.0 / 1_000_000)
+    }
+}
+
+/// Why a pod may not join. Final.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// A name is not usable.
+    #[error(transparent)]
+    Name(#[from] InvalidName),
+    /// A setting is out of its bounds.
+    #[error("{0}")]
+    Config(&'static str),
+    /// The store serves another cluster.
+    #[error("the store serves the cluster {stored:?}, this pod is of {configured:?}; use its name or another store")]
+    OtherCluster {
+        /// In the store.
+        stored: String,
+        /// Of this pod.
+        configured: String,
+    },
+    /// The role has another number of shards.
+    #[error("the role {role:?} has {stored} shards, this pod is configured for {configured}; they never change")]
+    OtherNumberOfShards {
+        /// The role.
+        role: String,
+        /// In the store.
+        stored: u32,
+        /// Of this pod.
+        configured: u32,
+    },
+    /// The role uses another entity hash.
+    #[error(
+        "the role {role:?} uses the hash {stored:?}, this program has {configured:?}; use a program with that hash"
+    )]
+    OtherHash {
+        /// The role.
+        role: String,
+        /// In the store.
+        stored: String,
+        /// Of this program.
+        configured: String,
+    },
+    /// The role uses another seed.
+    #[error(
+        "the role {role:?} uses the hash seed {stored}, this pod is configured for {configured}; they never change"
+    )]
+    OtherHashSeed {
+        /// The role.
+        role: String,
+        /// In the store.
+        stored: u64,
+        /// Of this pod.
+        configured: u64,
+    },
+    /// The record of the cluster or role cannot be read.
+    #[error("the record {key} in the store cannot be used: {error}")]
+    Record {
+        /// Its key.
+        key: String,
+        /// Why.
+        error: RecordError,
+    },
+    /// Another process registered with this uid.
+    #[error("another process registered as pod {0}; a pod id is made fresh at each start")]
+    UidTaken(PodUid),
+}
+
+/// Names a request until its response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RequestId(pub u64);
+
+/// What happened.
+#[derive(Clone, Debug)]
+pub enum ControlEvent {
+    /// Begin; once, first.
+    Start,
+    /// The store answered.
+    Response {
+        /// The request.
+        request: RequestId,
+        /// The answer.
+        response: StoreResponse,
+    },
+    /// The store reports on the watch.
+    Store(StoreEvent),
+    /// Time passed.
+    Tick,
+    /// All entities of a shard that was to be [released](ControlNotice::Release) are stopped.
+    Released {
+        /// The shard.
+        shard: ShardId,
+    },
+    /// Leave. The entities are stopped already: other pods claim the shards as soon as the store knows.
+    Stop,
+}
+
+/// What to do.
+#[derive(Clone, Debug)]
+pub enum ControlEffect {
+    /// Send this to the store and report the response, or nothing if it is lost.
+    Request {
+        /// Its id.
+        request: RequestId,
+        /// What to send.
+        body: StoreRequest,
+    },
+    /// Tell the pod.
+    Notice(ControlNotice),
+}
+
+/// What the pod has to know.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ControlNotice {
+    /// A table with a newer epoch, of the pod's role or another one: hand it to every core. The first one of the own
+    /// role says that the pod owns its shards and can serve.
+    Publish(Arc<ShardTable>),
+    /// Until then (on the clock that the machine is told) entities may be dispatched and replies submitted;
+    /// [`Nanos::NEVER`] with a store that only this process uses.
+    ValidUntil(Nanos),
+    /// The lease may lapse: no dispatch and no replies from now on.
+    Freeze,
+    /// The lease was renewed: go on.
+    Thaw,
+    /// Stop all entities of a shard, then report [`ControlEvent::Released`].
+    Release {
+        /// The shard.
+        shard: ShardId,
+        /// Who takes it.
+        to: PodUid,
+    },
+    /// The lease is lost, others may own the shards: drop all entities without saving, and join with a new uid.
+    Lost,
+    /// The pod may not join. Final.
+    Refused(Refusal),
+    /// The pod left the cluster. Final.
+    Stopped,
+}
+
+/// Where the machine is on its way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Not started.
+    Idle,
+    /// Binds the store to the cluster.
+    BindStore,
+    /// Reads to which cluster it is bound.
+    ReadBinding,
+    /// Creates the record of the cluster.
+    CreateMeta,
+    /// Creates the record of the role.
+    CreateRole,
+    /// Lists the records.
+    List,
+    /// Opens the watch.
+    Watch,
+    /// Waits until the watch has caught up with the list.
+    CatchUp,
+    /// Asks for a lease.
+    Grant,
+    /// Registers the pod.
+    Register,
+    /// Is a member.
+    Member,
+    /// Gives the lease back.
+    Leave,
+    /// Is done.
+    Ended,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    Step(Step),
+    Renew,
+    Write,
+}
+
+#[derive(Debug)]
+struct Pending {
+    purpose: Purpose,
+    sent: Nanos,
+}
+
+#[derive(Debug)]
+pub(super) struct Lease {
+    pub(super) id: LeaseId,
+    ttl: Option<Duration>,
+    valid_until: Nanos,
+    renewal_sent: Nanos,
+}
+
+#[derive(Debug, Default)]
+struct Listing {
+    after: Option<String>,
+    first: Option<Revision>,
+    last: Revision,
+    /// How far the watch has come.
+    watched: Revision,
+}
+
+/// The machine. See the [module](self).
+#[derive(Debug)]
+pub struct PodControl {
+    pub(super) config: ControlConfig,
+    pub(super) keys: KeySpace,
+    step: Step,
+    step_pending: Option<RequestId>,
+    /// When the present step is taken (again).
+    step_at: Nanos,
+    next_request: u64,
+    pending: BTreeMap<RequestId, Pending>,
+    pub(super) writes_pending: usize,
+    listing: Listing,
+    building: Option<ClusterView>,
+    pub(super) view: ClusterView,
+    watch: WatchId,
+    pub(super) lease: Option<Lease>,
+    pub(super) registered: Option<Revision>,
+    frozen: bool,
+    pub(super) shards: super::ownership::ShardState,
+    effects: Vec<ControlEffect>,
+}
+
+impl PodControl {
+    /// A machine for one incarnation of a pod.
+    ///
+    /// # Errors
+    /// If the configuration is not usable.
+    pub fn new(config: ControlConfig) -> Result<PodControl, Refusal> {
+        let keys = config.check()?;
+        Ok(PodControl {
+            step: Step::Idle,
+            step_pending: None,
+            step_at: Nanos::ZERO,
+            next_request: 0,
+            pending: BTreeMap::new(),
+            writes_pending: 0,
+            listing: Listing::default(),
+            building: None,
+            view: ClusterView::new(keys.clone()),
+            watch: WatchId(0),
+            lease: None,
+            registered: None,
+            frozen: false,
+            shards: super::ownership::ShardState::default(),
+            effects: Vec::new(),
+            keys,
+            config,
+        })
+    }
+
+    /// Where the machine is.
+    #[must_use]
+    pub fn current_step(&self) -> Step {
+        self.step
+    }
+
+    /// The records as far as they are known.
+    #[must_use]
+    pub fn view(&self) -> &ClusterView {
+        &self.view
+    }
+
+    /// The configuration.
+    #[must_use]
+    pub fn config(&self) -> &ControlConfig {
+        &self.config
+    }
+
+    /// Takes an event; returns what to do, in order.
+    pub fn step(&mut self, event: ControlEvent, now: Nanos) -> Vec<ControlEffect> {
+        if self.step != Step::Ended {
+            match event {
+                ControlEvent::Start if self.step == Step::Idle => {
+                    let first = if self.config.one_cluster_store { Step::BindStore } else { Step::CreateMeta };
+                    self.go(first, now);
+                }
+                ControlEvent::Start | ControlEvent::Tick => {}
+                ControlEvent::Response { request, response } => self.on_response(request, response, now),
+                ControlEvent::Store(event) => self.on_store_event(event, now),
+                ControlEvent::Released { shard } => self.on_released(shard),
+                ControlEvent::Stop => self.on_stop(now),
+            }
+            self.advance(now);
+        }
+        core::mem::take(&mut self.effects)
+    }
+
+    /// When to step with [`ControlEvent::Tick`] at the latest.
+    #[must_use]
+    pub fn next_wake(&self) -> Nanos {
+        if matches!(self.step, Step::Idle | Step::Ended) {
+            return Nanos::NEVER;
+        }
+        let mut wake =
+            self.pending.values().map(|pending| pending.sent + REQUEST_TIMEOUT).min().unwrap_or(Nanos::NEVER);
+        if let Some(lease) = &self.lease {
+            wake = wake.min(renewal_due(lease));
+            if !self.frozen {
+                wake = wake.min(lease.valid_until);
+            }
+        }
+        if self.step == Step::Member {
+            wake = wake.min(self.shards_wake());
+        } else if self.step == Step::CatchUp {
+            wake = wake.min(self.step_at + REQUEST_TIMEOUT);
+        } else if self.step_pending.is_none() {
+            wake = wake.min(self.step_at);
+        }
+        wake
+    }
+
+    pub(super) fn notice(&mut self, notice: ControlNotice) {
+        self.effects.push(ControlEffect::Notice(notice));
+    }
+
+    pub(super) fn is_frozen(&self) -> bool {
+        self.frozen
+    }
+
+    fn go(&mut self, step: Step, now: Nanos) {
+        self.step = step;
+        self.step_pending = None;
+        self.step_at = now;
+    }
+
+    fn end(&mut self, notice: ControlNotice) {
+        self.step = Step::Ended;
+        self.pending.clear();
+        self.notice(notice);
+    }
+
+    fn request(&mut self, purpose: Purpose, body: StoreRequest, now: Nanos) -> RequestId {
+        self.next_request += 1;
+        let request = RequestId(self.next_request);
+        self.pending.insert(request, Pending { purpose, sent: now });
+        self.effects.push(ControlEffect::Request { request, body });
+        request
+    }
+
+    /// Sends a transaction about shards or the plan; its outcome comes to [`PodControl::on_write`].
+    pub(super) fn write(&mut self, transaction: Transaction, now: Nanos) {
+        self.request(Purpose::Write, StoreRequest::Transaction(transaction), now);
+        self.writes_pending += 1;
+    }
+
+    fn advance(&mut self, now: Nanos) {
+        self.fail_late_requests(now);
+        self.keep_lease(now);
+        if self.step == Step::Member {
+            self.reconcile(now);
+        } else if self.step == Step::CatchUp {
+            if now >= self.step_at + REQUEST_TIMEOUT {
+                self.list_again(now);
+            }
+        } else if self.step_pending.is_none() && now >= self.step_at {
+            self.take_step(now);
+        }
+    }
+
+    fn fail_late_requests(&mut self, now: Nanos) {
+        let late = |pending: &Pending| pending.sent + REQUEST_TIMEOUT <= now;
+        let late: Vec<RequestId> = self.pending.iter().filter(|(_, p)| late(p)).map(|(id, _)| *id).collect();
+        for request in late {
+            let error = StoreError::Unavailable("no answer in time".to_owned());
+            self.on_response(request, StoreResponse::Failed(error), now);
+        }
+    }
+
+    fn keep_lease(&mut self, now: Nanos) {
+        let Some(lease) = &self.lease else {
+            return;
+        };
+        if matches!(self.step, Step::Ended | Step::Leave) {
+            return;
+        }
+        let (id, due, valid_until) = (lease.id, renewal_due(lease), lease.valid_until);
+        if now >= valid_until && !self.frozen {
+            self.frozen = true;
+            self.notice(ControlNotice::Freeze);
+        }
+        if now >= due {
+            self.request(Purpose::Renew, StoreRequest::RenewLease { lease: id }, now);
+            if let Some(lease) = &mut self.lease {
+                lease.renewal_sent = now;
+            }
+        }
+    }
+
+    /// Sends the request of the present step.
+    fn take_step(&mut self, now: Nanos) {
+        let absent_put = |key: String, value: Vec<u8>| {
+            let compares = vec![Compare::Absent(key.clone())];
+            let operations = vec![Operation::Put { key, value, lease: None }];
+            StoreRequest::Transaction(Transaction { compares, operations })
+        };
+        let body = match self.step {
+            Step::Idle | Step::CatchUp | Step::Member | Step::Ended => return,
+            Step::BindStore => {
+                let record = ClusterRecord { cluster: self.config.cluster.clone() };
+                absent_put(CLUSTER_KEY.to_owned(), records::encode(record))
+            }
+            Step::ReadBinding => StoreRequest::Range { prefix: CLUSTER_KEY.to_owned(), after: None, limit: 1 },
+            Step::CreateMeta => {
+                let cluster = self.config.cluster.clone();
+                let record = MetaRecord { cluster, token_base: 0, created_unix_ms: self.config.unix_ms(now) };
+                absent_put(self.keys.key(RecordKey::Meta), records::encode(record))
+            }
+            Step::CreateRole => absent_put(self.role_key(), records::encode(self.own_role_record())),
+            Step::List => {
+                let (prefix, after) = (self.keys.prefix().to_owned(), self.listing.after.clone());
+                StoreRequest::Range { prefix, after, limit: LIST_PAGE }
+            }
+            Step::Watch => {
+                self.watch = WatchId(self.watch.0 + 1);
+                let from = self.listing.first.unwrap_or_default().next();
+                StoreRequest::Watch { watch: self.watch, prefix: self.keys.prefix().to_owned(), from }
+            }
+            Step::Grant => StoreRequest::GrantLease { ttl: self.config.lease_ttl },
+            Step::Register => match self.registration() {
+                Some(transaction) => StoreRequest::Transaction(transaction),
+                None => return self.list_again(now),
+            },
+            Step::Leave => match &self.lease {
+                Some(lease) => StoreRequest::RevokeLease { lease: lease.id },
+                None => return self.end(ControlNotice::Stopped),
+            },
+        };
+        self.step_pending = Some(self.request(Purpose::Step(self.step), body, now));
+    }
+
+    fn role_key(&self) -> String {
+        self.keys.key(RecordKey::Role(&self.config.role))
+    }
+
+    pub(super) fn pod_key(&self) -> String {
+        self.keys.key(RecordKey::Pod(&self.config.role, self.config.uid))
+    }
+
+    fn own_role_record(&self) -> RoleRecord {
+        let (number_of_shards, hash_seed) = (self.config.number_of_shards, self.config.hash_seed);
+        RoleRecord { number_of_shards, hash: ENTITY_HASH_NAME.to_owned(), hash_seed }
+    }
+
+    fn registration(&self) -> Option<Transaction> {
+        let lease = self.lease.as_ref()?.id;
+        let role = self.view.role(&self.config.role)?.role.as_ref()?;
+        let entry = PodEntry {
+            address: self.config.address.clone(),
+            version: self.config.version.clone(),
+            cores: self.config.cores,
+            weight: self.config.weight,
+            zone: self.config.zone.clone(),
+            state: PodState::Active,
+        };
+        let key = self.pod_key();
+        let compares = vec![Compare::Absent(key.clone()), Compare::ModRevision(self.role_key(), role.mod_revision)];
+        let operations = vec![Operation::Put { key, value: records::encode(entry), lease: Some(lease) }];
+        Some(Transaction { compares, operations })
+    }
+
+    fn on_response(&mut self, request: RequestId, response: StoreResponse, now: Nanos) {
+        let Some(Pending { purpose, sent }) = self.pending.remove(&request) else {
+            return; // Answered too late, or asked by a step that was left.
+        };
+        match purpose {
+            Purpose::Step(step) if self.step_pending == Some(request) => {
+                self.step_pending = None;
+                self.on_step_response(step, response, sent, now);
+            }
+            Purpose::Step(_) => {}
+            Purpose::Renew => self.on_renewal(response, sent, now),
+            Purpose::Write => {
+                self.writes_pending = self.writes_pending.saturating_sub(1);
+                self.on_write(response, now);
+            }
+        }
+    }
+
+    fn on_step_response(&mut self, step: Step, response: StoreResponse, sent: Nanos, now: Nanos) {
+        match (step, response) {
+            (Step::BindStore, StoreResponse::Transaction { .. }) => self.go(Step::ReadBinding, now),
+            (Step::ReadBinding, StoreResponse::Range { records, .. }) => {
+                self.on_binding(records.first().map(|record| record.value.as_slice()), now);
+            }
+            (Step::CreateMeta, StoreResponse::Transaction { .. }) => self.go(Step::CreateRole, now),
+            (Step::CreateRole, StoreResponse::Transaction { .. }) => self.list_again(now),
+            (Step::List, StoreResponse::Range { records, more, revision }) => {
+                self.listing.first.get_or_insert(revision);
+                self.listing.last = revision;
+                self.listing.after = records.last().map(|record| record.key.clone());
+                let building = self.building.get_or_insert_with(|| ClusterView::new(self.keys.clone()));
+                for record in &records {
+                    building.put(record);
+                }
+                self.go(if more { Step::List } else { Step::Watch }, now);
+            }
+            (Step::Watch, StoreResponse::Watching { .. }) => {
+                self.go(Step::CatchUp, now);
+                self.catch_up(now);
+            }
+            (Step::Grant, StoreResponse::Lease { lease, ttl }) => {
+                let mut granted = Lease { id: lease, ttl, valid_until: Nanos::ZERO, renewal_sent: sent };
+                granted.valid_until = valid_until(ttl, sent);
+                self.notice(ControlNotice::ValidUntil(granted.valid_until));
+                self.lease = Some(granted);
+                self.go(Step::Register, now);
+            }
+            (Step::Register, StoreResponse::Transaction { succeeded: true, revision }) => {
+                self.registered = Some(revision);
+                self.await_revision(revision);
+                self.go(Step::Member, now);
+            }
+            (Step::Register, StoreResponse::Transaction { succeeded: false, .. }) => {
+                self.list_again(now + RETRY_PAUSE);
+            }
+            (Step::Leave, StoreResponse::Revoked | StoreResponse::Failed(StoreError::LeaseNotFound)) => {
+                self.end(ControlNotice::Stopped);
+            }
+            (_, StoreResponse::Failed(StoreError::LeaseNotFound)) => self.end(ControlNotice::Lost),
+            _ => self.step_at = now + RETRY_PAUSE,
+        }
+    }
+
+    fn on_binding(&mut self, stored: Option<&[u8]>, now: Nanos) {
+        let Some(stored) = stored else {
+            return self.go(Step::BindStore, now + RETRY_PAUSE);
+        };
+        match records::decode::<ClusterRecord>(stored) {
+            Ok(record) if record.cluster == self.config.cluster => self.go(Step::CreateMeta, now),
+            Ok(record) => {
+                self.refuse(Refusal::OtherCluster { stored: record.cluster, configured: self.config.cluster.clone() })
+            }
+            Err(error) => self.refuse(Refusal::Record { key: CLUSTER_KEY.to_owned(), error }),
+        }
+    }
+
+    fn refuse(&mut self, refusal: Refusal) {
+        self.end(ControlNotice::Refused(refusal));
+    }
+
+    fn list_again(&mut self, now: Nanos) {
+        self.listing = Listing::default();
+        self.building = None;
+        self.go(Step::List, now);
+    }
+
+    fn on_store_event(&mut self, event: StoreEvent, now: Nanos) {
+        match event {
+            StoreEvent::Changed { watch, revision, changes } if watch == self.watch => match &mut self.building {
+                Some(building) => building.apply(revision, changes),
+                None => {
+                    self.view.apply(revision, changes);
+                    self.on_view_changed(now);
+                }
+            },
+            StoreEvent::Progress { watch, revision } if watch == self.watch => {
+                if self.building.is_some() {
+                    self.listing.watched = revision;
+                    self.catch_up(now);
+                } else {
+                    self.view.revision = self.view.revision.max(revision);
+                }
+            }
+            StoreEvent::Gap { watch } if watch == self.watch => {
+                if !matches!(self.step, Step::List | Step::Leave) {
+                    self.list_again(now);
+                }
+            }
+            _ => {} // Of a watch that was replaced.
+        }
+    }
+
+    /// Takes the new view into use once the watch has come as far as the list.
+    fn catch_up(&mut self, now: Nanos) {
+        if self.step != Step::CatchUp || self.listing.watched < self.listing.last {
+            return;
+        }
+        if let Some(mut building) = self.building.take() {
+            building.listed(self.listing.watched);
+            self.view = building;
+            self.on_listed(now);
+        }
+    }
+
+    /// The view is complete (again): compare it with the configuration, and go on where it was left.
+    fn on_listed(&mut self, now: Nanos) {
+        if let Err(refusal) = self.compare() {
+            return self.refuse(refusal);
+        }
+        if self.view.role(&self.config.role).is_none_or(|role| role.role.is_none()) {
+            return self.go(Step::CreateRole, now + RETRY_PAUSE); // Deleted since it was created.
+        }
+        let Some(lease) = self.lease.as_ref().map(|lease| lease.id) else {
+            return self.go(Step::Grant, now);
+        };
+        let pods = self.view.role(&self.config.role).map(|role| &role.pods);
+        let own = pods.and_then(|pods| pods.get(&self.config.uid)).map(|own| (own.lease, own.create_revision));
+        match (own, self.registered) {
+            (Some((holder, created)), _) if holder == Some(lease) => {
+                self.registered = Some(created);
+                self.go(Step::Member, now);
+                self.on_view_changed(now);
+            }
+            (Some(_), _) => self.refuse(Refusal::UidTaken(self.config.uid)),
+            (None, Some(_)) => self.end(ControlNotice::Lost),
+            (None, None) => self.go(Step::Register, now),
+        }
+    }
+
+    fn compare(&self) -> Result<(), Refusal> {
+        for key in [self.keys.key(RecordKey::Meta), self.role_key()] {
+            if let Some(error) = self.view.unreadable.get(&key) {
+                return Err(Refusal::Record { key, error: error.clone() });
+            }
+        }
+        let stored = self.view.meta.as_ref().map(|meta| meta.record.cluster.clone());
+        if let Some(stored) = stored.filter(|stored| *stored != self.config.cluster) {
+            return Err(Refusal::OtherCluster { stored, configured: self.config.cluster.clone() });
+        }
+        let Some(stored) = self.view.role(&self.config.role).and_then(|role| role.role.as_ref()) else {
+            return Ok(());
+        };
+        let (role, stored, own) = (self.config.role.clone(), &stored.record, self.own_role_record());
+        if stored.hash != own.hash {
+            return Err(Refusal::OtherHash { role, stored: stored.hash.clone(), configured: own.hash });
+        }
+        if stored.number_of_shards != own.number_of_shards {
+            let (stored, configured) = (stored.number_of_shards, own.number_of_shards);
+            return Err(Refusal::OtherNumberOfShards { role, stored, configured });
+        }
+        if stored.hash_seed != own.hash_seed {
+            let (stored, configured) = (stored.hash_seed, own.hash_seed);
+            return Err(Refusal::OtherHashSeed { role, stored, configured });
+        }
+        Ok(())
+    }
+
+    /// A member whose registration vanished was evicted: its lease was revoked.
+    pub(super) fn lost_registration(&self) -> bool {
+        let Some(registered) = self.registered else {
+            return false;
+        };
+        let present = self.view.role(&self.config.role).is_some_and(|role| role.pods.contains_key(&self.config.uid));
+        self.view.revision >= registered && !present
+    }
+
+    pub(super) fn lose(&mut self) {
+        self.end(ControlNotice::Lost);
+    }
+
+    fn on_renewal(&mut self, response: StoreResponse, sent: Nanos, now: Nanos) {
+        match response {
+            StoreResponse::Lease { lease, ttl } => {
+                let Some(held) = self.lease.as_mut().filter(|held| held.id == lease) else {
+                    return;
+                };
+                held.ttl = ttl;
+                let until = valid_until(ttl, sent);
+                if until > held.valid_until {
+                    held.valid_until = until;
+                    self.notice(ControlNotice::ValidUntil(until));
+                }
+                if self.frozen && now < until {
+                    self.frozen = false;
+                    self.notice(ControlNotice::Thaw);
+                }
+            }
+            StoreResponse::Failed(StoreError::LeaseNotFound) => self.end(ControlNotice::Lost),
+            _ => {} // The next renewal is on its way at a third of the time to live.
+        }
+    }
+
+    fn on_stop(&mut self, now: Nanos) {
+        if self.step == Step::Idle || self.lease.is_none() {
+            return self.end(ControlNotice::Stopped);
+        }
+        if self.step != Step::Leave {
+            self.go(Step::Leave, now);
+        }
+    }
+
+    pub(super) fn own_plan_is_complete(&self) -> bool {
+        let role = self.view.role(&self.config.role);
+        role.is_some_and(|role| role.pages.len() >= pages_of(role.number_of_shards()) as usize)
+    }
+}
+
+fn renewal_due(lease: &Lease) -> Nanos {
+    lease.ttl.map_or(Nanos::NEVER, |ttl| lease.renewal_sent + ttl / 3)
+}
+
+/// The store counts from when it handles the request, which is after `sent`: others see the lapse later than this.
+fn valid_until(ttl: Option<Duration>, sent: Nanos) -> Nanos {
+    ttl.map_or(Nanos::NEVER, |ttl| sent + ttl.saturating_sub(FREEZE_MARGIN_MIN.max(ttl / 5)))
+}
