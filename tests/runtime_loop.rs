@@ -152,11 +152,11 @@ fn closing_sends_the_rest_first() {
     read(&mut client, 1);
     let link = LinkId { index: 0, generation: 1 };
     let goodbye = pattern(3 << 20);
-    core.shared.tell(Order::Send(link, goodbye.clone()));
-    core.shared.tell(Order::Command(SocketCommand::Close { link }));
+    let close = Order::Command(SocketCommand::Close { link });
+    core.shared.tell_all([Order::Send(link, goodbye.clone()), close]);
+    let mut got = read(&mut client, 1);
     // What the peer still sends is thrown away and does not reset the connection.
     client.write_all(b"too late").unwrap();
-    let mut got = Vec::new();
     client.read_to_end(&mut got).unwrap();
     assert!(got == goodbye, "{} of {} bytes", got.len(), goodbye.len());
     drop(client);
@@ -245,8 +245,7 @@ fn numbers_that_were_never_handed_out_do_no_harm() {
 fn a_discarded_connection_is_closed() {
     let core = Running::start(quick());
     core.shared.tell(Order::Discard(true));
-    until("the order", || (!core.shared.is_sleeping() || core.values().parks > 0).then_some(()));
-    std::thread::sleep(Duration::from_millis(5));
+    until("sleep", || core.shared.is_sleeping().then_some(()));
     let mut client = core.client();
     assert_eq!(client.read(&mut [0; 1]).unwrap(), 0);
 }
@@ -278,8 +277,7 @@ fn a_sleeping_core_wakes_by_socket_bell_and_timer() {
 fn a_shorter_timer_wakes_before_a_longer_one_that_is_armed() {
     let core = Running::start(PumpOptions::dev());
     core.shared.tell(Order::Timer(Duration::from_secs(3600)));
-    until("sleep", || (core.values().parks > 1).then_some(()));
-    std::thread::sleep(Duration::from_millis(5));
+    until("sleep", || core.shared.is_sleeping().then_some(()));
     for round in 1..=20 {
         core.shared.tell(Order::Timer(Duration::from_millis(2)));
         until("the timer", || (core.shared.events().len() == round).then_some(()));

@@ -67,7 +67,12 @@ impl Shared {
     }
 
     pub fn tell(&self, order: Order) {
-        self.orders.lock().unwrap().push_back(order);
+        self.tell_all([order]);
+    }
+
+    /// All of them in one turn.
+    pub fn tell_all(&self, orders: impl IntoIterator<Item = Order>) {
+        self.orders.lock().unwrap().extend(orders);
         self.waiting.store(true, Ordering::Release);
         self.wake();
     }
@@ -79,8 +84,9 @@ impl Shared {
         }
     }
 
+    /// Asleep, and all that it was told is done.
     pub fn is_sleeping(&self) -> bool {
-        self.sleeping.load(Ordering::Relaxed)
+        !self.waiting.load(Ordering::Relaxed) && self.sleeping.load(Ordering::Relaxed)
     }
 
     pub fn stop(&self) {
@@ -369,9 +375,4 @@ pub fn read(client: &mut TcpStream, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     client.read_exact(&mut bytes).unwrap();
     bytes
-}
-
-/// Does the peer end the connection?
-pub fn is_ended(client: &mut TcpStream) -> bool {
-    matches!(client.read(&mut [0; 16]), Ok(0)) || client.take_error().is_ok()
 }
