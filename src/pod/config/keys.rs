@@ -115,8 +115,8 @@ sections! {
     pod "pod" PodSection {
         /// Address at which pods and clients connect. Port 0 takes a free one and logs it.
         listen: SocketAddr = SocketAddr::new(LOOPBACK, 7400);
-        /// Address that the pod tells others to use; "listen" means the address above. Needed when `listen` is 0.0.0.0
-        /// or [::], or behind a translated address.
+        /// Address that the pod tells others to use; "listen" means the address above. Needed when `listen` is `0.0.0.0`
+        /// or `[::]`, or behind a translated address.
         advertise: Option<SocketAddr> = None;
         /// Name of the cluster. Connections between clusters of different names are refused.
         cluster_name: String = "atoll".to_owned();
@@ -139,7 +139,7 @@ sections! {
 
     /// How entities are spread over shards. Fixed for the life of a cluster: a pod that disagrees is refused.
     sharding "sharding" ShardingSection {
-        /// Shards of the role: about ten for each pod that the cluster may ever have.
+        /// Shards of the role, 1 to 65536: about ten for each pod that the cluster may ever have.
         number_of_shards: u32 = limits::NUMBER_OF_SHARDS;
         /// Seed of the hash from entity id to shard.
         hash_seed: u64 = 0;
@@ -151,7 +151,7 @@ sections! {
         max_idle: Duration = limits::ENTITY_MAX_IDLE;
         /// Time that a stopping entity has for the messages it received before they are interrupted.
         termination_timeout: Duration = limits::ENTITY_TERMINATION_TIMEOUT;
-        /// Messages that wait at or run in one entity; a further one gets `MailboxFull`.
+        /// Messages that wait at or run in one entity, 1 to 1048576; a further one gets `MailboxFull`.
         mailbox_capacity: u32 = limits::MAILBOX_CAPACITY;
         /// Time to wait for a reply. With several pods at least `control.lease_ttl` + 3s, or no message survives a crash.
         send_timeout: Duration = limits::SEND_TIMEOUT;
@@ -159,9 +159,9 @@ sections! {
 
     /// Connections between pods and from clients.
     links "links" LinksSection {
-        /// Largest frame that is sent or accepted; bounds what one peer can make a pod buffer.
+        /// Largest frame that is sent or accepted, 4KiB to 64MiB; bounds what one peer can make a pod buffer.
         frame_bytes_max: usize = limits::FRAME_BYTES_MAX;
-        /// Asks of one link that wait for their reply.
+        /// Asks of one link that wait for their reply, 1 to 1048576.
         in_flight_max: u32 = limits::LINK_IN_FLIGHT_MAX;
         /// Bytes that one link buffers for its peer before senders get back-pressure.
         send_bytes_max: usize = limits::LINK_SEND_BYTES_MAX;
@@ -178,9 +178,9 @@ sections! {
         spin: Spin = Spin::For(Duration::from_micros(50));
         /// Time for handlers and streams in one turn before the ring is looked at again.
         slice: Duration = Duration::from_micros(20);
-        /// Receive buffers of each core. A power of two.
+        /// Receive buffers of each core: a power of two, 2 to 32768.
         receive_buffers: u16 = 256;
-        /// Size of one receive buffer. A power of two.
+        /// Size of one receive buffer: a power of two, 4KiB to 1MiB.
         receive_buffer_bytes: usize = 16 << 10;
         /// A handler that keeps its core for longer is logged with its entity type.
         stall: Duration = Duration::from_millis(100);
@@ -190,7 +190,7 @@ sections! {
     control "control" ControlSection {
         /// Where the records of the cluster are kept: "embedded" is in the pod itself, for a cluster of one pod.
         store: Store = Store::Embedded;
-        /// A pod that does not renew its lease for this long loses its shards.
+        /// A pod that does not renew its lease for this long loses its shards; 2s to 1m.
         lease_ttl: Duration = Duration::from_secs(5);
         /// How long the planner waits after a change before it moves shards.
         settle: Duration = Duration::from_millis(500);

@@ -25,12 +25,23 @@ impl Config {
     /// # Errors
     /// Everything that is wrong, each with its place and what to do.
     pub fn load_from(path: Option<&Path>, flags: &[Flag]) -> Result<Loaded, ConfigError> {
+        Config::load_for(path, flags, Some(cores_available()))
+    }
+
+    /// As [`load_from`](Config::load_from), for a machine with that many cores; `None` leaves `pod.cores` unchecked.
+    ///
+    /// # Errors
+    /// Everything that is wrong, each with its place and what to do.
+    pub fn load_for(
+        path: Option<&Path>,
+        flags: &[Flag],
+        cores_available: Option<usize>,
+    ) -> Result<Loaded, ConfigError> {
         let environment = environment()?;
         let text = path.map(read).transpose()?;
         let shown = path.map(|path| path.display().to_string()).unwrap_or_default();
         let file = text.as_deref().map(|text| FileText { path: &shown, text });
-        let sources = Sources { file, environment: &environment, flags, cores_available: Some(cores_available()) };
-        Config::resolve(&sources)
+        Config::resolve(&Sources { file, environment: &environment, flags, cores_available })
     }
 
     /// Checks one file alone: not the environment, and not against this machine.
@@ -51,7 +62,8 @@ impl Config {
 }
 
 /// Cores that this process may run on: its CPU set, which a container or `taskset` may have narrowed.
-pub(crate) fn cores_available() -> usize {
+#[must_use]
+pub fn cores_available() -> usize {
     let listed = std::fs::read_to_string("/proc/self/status").ok().and_then(|status| {
         let line = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
         count_cpu_list(line.trim())

@@ -22,6 +22,7 @@ pub use keys::{
     Config, ControlSection, EntitiesSection, Key, LinksSection, LogSection, LoopSection, PodSection, SectionInfo,
     ShardingSection,
 };
+pub use load::cores_available;
 pub use problem::{ConfigError, Place, Problem};
 pub use reference::{reference, show, show_json};
 pub use setting::{Cores, Given, LogFormat, Setting, Spin, Store, Written};

@@ -92,15 +92,16 @@ impl Setting for bool {
 }
 
 macro_rules! count_setting {
-    ($($number:ty = $expected:literal),+) => {$(
+    ($($number:ty),+) => {$(
         impl Setting for $number {
-            const EXPECTED: &'static str = $expected;
+            const EXPECTED: &'static str = "a whole number";
             fn read(given: Given<'_>) -> Result<Self, String> {
-                match given {
-                    Given::Integer(number) => Self::try_from(number).map_err(|_| wrong_type::<Self>(given)),
-                    Given::Text(text) => text.parse().map_err(|_| wrong_type::<Self>(given)),
-                    _ => Err(wrong_type::<Self>(given)),
-                }
+                let number = match given {
+                    Given::Integer(number) => i128::from(number),
+                    Given::Text(text) => text.parse().map_err(|_| wrong_type::<Self>(given))?,
+                    _ => return Err(wrong_type::<Self>(given)),
+                };
+                Self::try_from(number).map_err(|_| format!("is {number}; write 0 to {}", Self::MAX))
             }
             fn write(&self) -> Written {
                 Written::Integer(u64::from(*self))
@@ -109,11 +110,7 @@ macro_rules! count_setting {
     )+};
 }
 
-count_setting! {
-    u16 = "a whole number from 0 to 65535",
-    u32 = "a whole number from 0 to 4294967295",
-    u64 = "a whole number, 0 or more"
-}
+count_setting! { u16, u32, u64 }
 
 /// A `usize` in the configuration is always a number of bytes.
 impl Setting for usize {

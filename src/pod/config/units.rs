@@ -46,7 +46,7 @@ pub fn format_duration(duration: Duration) -> String {
     if nanos == 0 {
         return "0s".to_owned();
     }
-    let (name, factor) = DURATION_UNITS.iter().find(|(_, factor)| nanos % factor == 0).unwrap_or(&("ns", 1));
+    let (name, factor) = DURATION_UNITS.iter().find(|(_, factor)| nanos.is_multiple_of(*factor)).unwrap_or(&("ns", 1));
     format!("{}{name}", nanos / factor)
 }
 
@@ -71,7 +71,7 @@ pub fn parse_bytes(text: &str) -> Result<usize, String> {
 pub fn format_bytes(bytes: usize) -> String {
     let bytes = bytes as u64;
     let (name, factor) =
-        BYTE_UNITS.iter().find(|(_, factor)| bytes >= *factor && bytes % factor == 0).unwrap_or(&("B", 1));
+        BYTE_UNITS.iter().find(|(_, factor)| bytes >= *factor && bytes.is_multiple_of(*factor)).unwrap_or(&("B", 1));
     format!("{}{name}", bytes / factor)
 }
 

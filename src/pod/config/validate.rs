@@ -62,13 +62,13 @@ impl Config {
             ),
             _ => {}
         }
-        if let (Cores::Count(count), Some(available), true) = (pod.cores, cores_available, pod.pin) {
-            if usize::from(count) > available {
-                problems.add(
-                    "pod.cores",
-                    format!("is {count} and this process may run on {available}; write {available} or less or \"all\", or set `pod.pin` to false"),
-                );
-            }
+        if let (Cores::Count(count), Some(available), true) = (pod.cores, cores_available, pod.pin)
+            && usize::from(count) > available
+        {
+            problems.add(
+                "pod.cores",
+                format!("is {count} and this process may run on {available}; write {available} or less or \"all\", or set `pod.pin` to false"),
+            );
         }
     }
 
