@@ -1,1 +1,67 @@
-//! (in the making)
+//! The command line of `atoll`.
+//!
+//! `arguments` turns the command line into plain structs; each `…_command` module executes one of them; [`main`] prints
+//! their errors. Invariants: results go to standard output, logs and errors to standard error; an error is one sentence
+//! that starts with `error:` and says what to do; exit codes are 0, 1 (failed) and 2 (wrong usage or configuration).
+
+pub mod arguments;
+pub mod call_command;
+pub mod check;
+pub mod config_command;
+pub mod ctl_command;
+pub mod logging;
+pub mod pod_command;
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use clap::Parser as _;
+
+use crate::pod::config::ConfigError;
+use arguments::{Arguments, Command};
+
+/// Exit code of a command that failed.
+pub const FAILED: u8 = 1;
+/// Exit code of wrong usage and wrong configuration, as clap has it too.
+pub const WRONG_USAGE: u8 = 2;
+
+/// A mistake in the arguments that only shows after they were parsed.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct UsageError(pub String);
+
+/// Runs the command line of this process.
+#[must_use]
+pub fn main() -> ExitCode {
+    let result = match Arguments::parse().command {
+        Command::Pod(arguments) => pod_command::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Call(arguments) => call_command::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Ctl(arguments) => ctl_command::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Check(arguments) => check::command(&arguments),
+        Command::Config(arguments) => config_command::run(&arguments).map(|()| ExitCode::SUCCESS),
+    };
+    result.unwrap_or_else(|error| {
+        // An error about several lines of a file has one line for each.
+        for line in format!("{error:#}").lines() {
+            eprintln!("error: {line}");
+        }
+        ExitCode::from(exit_code(&error))
+    })
+}
+
+fn exit_code(error: &anyhow::Error) -> u8 {
+    let usage = error.chain().any(|cause| cause.is::<ConfigError>() || cause.is::<UsageError>());
+    if usage { WRONG_USAGE } else { FAILED }
+}
+
+/// Writes a result to standard output. A reader that went away (`atoll … | head`) is no error.
+///
+/// # Errors
+/// If standard output cannot be written.
+pub fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}

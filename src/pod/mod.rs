@@ -1,1 +1,3 @@
-//! (in the making)
+//! The pod: its configuration and its assembly from the layers below.
+
+pub mod config;

@@ -1,0 +1,415 @@
+//! The arguments of every command as plain structs, parsed by clap.
+
+use core::net::SocketAddr;
+use core::time::Duration;
+use std::net::ToSocketAddrs as _;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueHint};
+
+use super::UsageError;
+use crate::base::EntityId;
+use crate::pod::config::{Config, ConfigError, Flag, Loaded, parse_duration};
+
+const EXAMPLES: &str = "\
+Examples:
+  atoll pod --dev                             a pod with everything embedded
+  atoll call guild g1 join '{\"user\":\"ann\"}'   send a message, print the reply
+  atoll ctl shards                            who owns which shard
+  atoll check                                 is this machine fit? what to change
+  atoll config reference > pod.toml           start a configuration file";
+
+/// A thread-per-core server for addressed, sharded, single-writer entities, over io_uring.
+#[derive(Debug, Parser)]
+#[command(name = "atoll", version, after_help = EXAMPLES, subcommand_required = true, arg_required_else_help = true)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a pod until SIGTERM or Ctrl-C.
+    ///
+    /// It serves the reference services `echo` and `guild`. A signal stops it cleanly: it answers what it received, then
+    /// leaves.
+    ///
+    /// Every key of the configuration can be set by --set, by an environment variable such as ATOLL_POD_LISTEN, or in
+    /// the file; `atoll config reference` explains them all.
+    Pod(PodArguments),
+    /// Send one message to an entity and print its reply as JSON.
+    ///
+    /// The entity is started if it is not running. The message must belong to a protocol that is marked `json`.
+    Call(CallArguments),
+    /// Look inside a running cluster.
+    Ctl(CtlArguments),
+    /// Check whether this machine is fit, and say what to change.
+    ///
+    /// Looks at the kernel, io_uring, seccomp, locked memory, open files, cores, clock and network, for the
+    /// configuration given. A fatal finding keeps a pod from starting; a warning costs speed.
+    Check(CheckArguments),
+    /// Show, explain and check the configuration.
+    Config(ConfigCommandArguments),
+}
+
+/// The flags that select and override the configuration.
+#[derive(Args, Clone, Debug, Default)]
+pub struct ConfigArguments {
+    /// Configuration file (TOML); none means the defaults
+    #[arg(long, short, value_name = "FILE", env = "ATOLL_CONFIG", value_hint = ValueHint::FilePath)]
+    pub config: Option<PathBuf>,
+
+    /// Development: one unpinned core that does not spin, everything in memory
+    #[arg(long)]
+    pub dev: bool,
+
+    /// Set any key of the configuration, such as `--set entities.max_idle=5m`; may be repeated
+    #[arg(long, value_name = "SECTION.KEY=VALUE")]
+    pub set: Vec<String>,
+
+    /// Cores to use: a number or "all"
+    #[arg(long, value_name = "N")]
+    pub cores: Option<String>,
+
+    /// Address to listen at [default: 127.0.0.1:7400]
+    #[arg(long, value_name = "ADDR")]
+    pub listen: Option<String>,
+
+    /// Address that others reach this pod at, when it differs from --listen
+    #[arg(long, value_name = "ADDR")]
+    pub advertise: Option<String>,
+
+    /// Folder of the embedded store, or "memory"
+    #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub data_dir: Option<String>,
+
+    /// How long an idle core looks for work before it sleeps: a duration, or "always"
+    #[arg(long, value_name = "DURATION")]
+    pub spin: Option<String>,
+
+    /// Pin threads to cores (true) or let the kernel place them (false)
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    pub pin: Option<String>,
+
+    /// What to log: "error", "warn", "info", "debug" or "trace", also by module: "info,atoll::control=debug"
+    #[arg(long, value_name = "LEVEL")]
+    pub log_level: Option<String>,
+}
+
+impl ConfigArguments {
+    /// Loads the configuration: these flags over the environment over the file over the defaults.
+    ///
+    /// # Errors
+    /// Everything that is wrong with it, each with its place and what to do.
+    pub fn load(&self) -> Result<Loaded, ConfigError> {
+        Config::load_from(self.config.as_deref(), &self.flags())
+    }
+
+    /// The flags as values of keys. A named flag counts before `--set`.
+    #[must_use]
+    pub fn flags(&self) -> Vec<Flag> {
+        let set = self.set.iter().map(|pair| {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            Flag { name: "--set".to_owned(), key: key.trim().to_owned(), value: value.trim().to_owned() }
+        });
+        let dev = self.dev.then(|| "true".to_owned());
+        let named = [
+            ("--dev", "pod.dev", &dev),
+            ("--cores", "pod.cores", &self.cores),
+            ("--listen", "pod.listen", &self.listen),
+            ("--advertise", "pod.advertise", &self.advertise),
+            ("--data-dir", "pod.data_dir", &self.data_dir),
+            ("--spin", "loop.spin", &self.spin),
+            ("--pin", "pod.pin", &self.pin),
+            ("--log-level", "log.level", &self.log_level),
+        ];
+        let named = named.into_iter().filter_map(|(name, key, value)| {
+            value.as_ref().map(|value| Flag { name: name.to_owned(), key: key.to_owned(), value: value.clone() })
+        });
+        set.chain(named).collect()
+    }
+}
+
+/// Arguments of `atoll pod`.
+#[derive(Args, Clone, Debug, Default)]
+#[command(after_help = "\
+Examples:
+  atoll pod --dev                        everything embedded, kind to a laptop
+  atoll pod --config config/pod.toml     production: pinned cores, data on disk
+  atoll pod --cores 4 --spin always      four cores that do nothing else
+  ATOLL_POD_LISTEN=0.0.0.0:7400 atoll pod --advertise 10.0.0.7:7400")]
+pub struct PodArguments {
+    /// Configuration.
+    #[command(flatten)]
+    pub config: ConfigArguments,
+}
+
+/// How a command reaches a running cluster.
+#[derive(Args, Clone, Debug)]
+pub struct ClientArguments {
+    /// Address of any pod of the cluster; several separated by commas are tried in order
+    #[arg(
+        long, value_name = "ADDR", env = "ATOLL_PODS", default_value = "127.0.0.1:7400", value_delimiter = ',',
+        value_parser = parse_address, global = true
+    )]
+    pub pods: Vec<SocketAddr>,
+
+    /// Name of the cluster, as in the configuration of its pods
+    #[arg(long, value_name = "NAME", env = "ATOLL_POD_CLUSTER_NAME", default_value = "atoll", global = true)]
+    pub cluster_name: String,
+
+    /// How long to wait for the answer, such as "500ms" or "5s"
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_timeout, global = true)]
+    pub timeout: Duration,
+}
+
+/// Arguments of `atoll call`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  atoll call guild g1 join '{\"user\":\"ann\"}'
+  atoll call guild g1 members
+  echo '{\"user\":\"ann\"}' | atoll call guild g1 leave - --pods 10.0.0.7:7400 --timeout 500ms
+
+Exit code: 0 for a reply, 1 for an error of the entity or the cluster, 2 for wrong usage.")]
+pub struct CallArguments {
+    /// Name of the entity type, such as `guild`
+    pub entity_type: String,
+    /// Id of the entity: 1 to 255 bytes
+    #[arg(value_parser = parse_entity_id)]
+    pub entity_id: EntityId,
+    /// Name of the message, such as `join`
+    pub method: String,
+    /// Arguments of the message as a JSON object by name; `-` reads them from standard input
+    #[arg(value_name = "JSON", default_value = "{}")]
+    pub json: String,
+    /// Where to send it.
+    #[command(flatten)]
+    pub client: ClientArguments,
+}
+
+impl CallArguments {
+    /// The arguments of the message, from the command line or standard input.
+    ///
+    /// # Errors
+    /// If standard input cannot be read, or it is not a JSON object.
+    pub fn body(&self) -> anyhow::Result<serde_json::Value> {
+        let text = if self.json == "-" { std::io::read_to_string(std::io::stdin())? } else { self.json.clone() };
+        let value: serde_json::Value = serde_json::from_str(&text).map_err(|error| {
+            UsageError(format!("the arguments are not JSON ({error}); write an object such as '{{\"user\":\"ann\"}}'"))
+        })?;
+        if !value.is_object() {
+            let message = "the arguments are not a JSON object; write one such as '{\"user\":\"ann\"}'";
+            return Err(UsageError(message.to_owned()).into());
+        }
+        Ok(value)
+    }
+}
+
+/// Arguments of `atoll ctl`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  atoll ctl pods
+  atoll ctl entities guild --json
+  atoll ctl locate guild g1 --pods 10.0.0.7:7400"
+)]
+pub struct CtlArguments {
+    /// What to look at.
+    #[command(subcommand)]
+    pub command: CtlCommand,
+    /// Where to ask.
+    #[command(flatten)]
+    pub client: ClientArguments,
+    /// Print JSON instead of a table
+    #[arg(long, global = true)]
+    pub json: bool,
+}
+
+/// What `atoll ctl` can show.
+#[derive(Clone, Debug, Subcommand)]
+pub enum CtlCommand {
+    /// The pods of the cluster: address, cores, version, shards
+    Pods,
+    /// Which pod and core owns each shard
+    Shards,
+    /// The running entities of a type
+    Entities {
+        /// Name of the entity type, such as `guild`
+        entity_type: String,
+    },
+    /// Which pod and core serves an entity
+    Locate {
+        /// Name of the entity type, such as `guild`
+        entity_type: String,
+        /// Id of the entity: 1 to 255 bytes
+        #[arg(value_parser = parse_entity_id)]
+        entity_id: EntityId,
+    },
+    /// The counters of each core
+    Counters,
+}
+
+/// Arguments of `atoll check`.
+#[derive(Args, Clone, Debug, Default)]
+#[command(after_help = "\
+Examples:
+  atoll check
+  atoll check --cores 8 --json
+  atoll check --config config/pod.toml
+
+Exit code: 0 if a pod can start, 1 if something fatal was found, 2 for a wrong configuration.")]
+pub struct CheckArguments {
+    /// Print JSON instead of a table
+    #[arg(long)]
+    pub json: bool,
+    /// Configuration.
+    #[command(flatten)]
+    pub config: ConfigArguments,
+}
+
+/// Arguments of `atoll config`.
+#[derive(Args, Clone, Debug)]
+#[command(
+    subcommand_required = true,
+    arg_required_else_help = true,
+    after_help = "\
+Examples:
+  atoll config reference > pod.toml
+  atoll config show --config pod.toml --cores 4
+  atoll config check pod.toml"
+)]
+pub struct ConfigCommandArguments {
+    /// What to do with it.
+    #[command(subcommand)]
+    pub command: ConfigCommand,
+}
+
+/// What `atoll config` can do.
+#[derive(Clone, Debug, Subcommand)]
+pub enum ConfigCommand {
+    /// Print every key with its explanation and default, as a file to start from
+    Reference,
+    /// Print the effective configuration and where each value came from
+    Show {
+        /// Print JSON instead of TOML
+        #[arg(long)]
+        json: bool,
+        /// Configuration.
+        #[command(flatten)]
+        config: Box<ConfigArguments>,
+    },
+    /// Check a configuration file, apart from the environment and this machine
+    Check {
+        /// The file
+        #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+        file: PathBuf,
+    },
+}
+
+/// Reads `ADDRESS:PORT` or `NAME:PORT`; a name is looked up.
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    if let Ok(address) = text.parse() {
+        return Ok(address);
+    }
+    let expected = "write an address with a port, such as 127.0.0.1:7400 or pod-1.example:7400";
+    match text.to_socket_addrs() {
+        Ok(mut addresses) => addresses.next().ok_or_else(|| format!("the name has no address; {expected}")),
+        Err(error) => Err(format!("{error}; {expected}")),
+    }
+}
+
+fn parse_timeout(text: &str) -> Result<Duration, String> {
+    parse_duration(text)
+        .and_then(|timeout| if timeout.is_zero() { Err("write more than zero".to_owned()) } else { Ok(timeout) })
+}
+
+fn parse_entity_id(text: &str) -> Result<EntityId, String> {
+    EntityId::new(text).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn the_definition_is_consistent() {
+        Arguments::command().debug_assert();
+    }
+
+    #[test]
+    fn every_flag_sets_a_key_that_exists() {
+        let some = || Some("1".to_owned());
+        let all = ConfigArguments {
+            config: None,
+            dev: true,
+            set: Vec::new(),
+            cores: some(),
+            listen: some(),
+            advertise: some(),
+            data_dir: some(),
+            spin: some(),
+            pin: some(),
+            log_level: some(),
+        };
+        let flags = all.flags();
+        assert_eq!(flags.len(), 8);
+        for flag in flags {
+            assert!(Config::KEYS.iter().any(|key| key.path() == flag.key), "{}", flag.key);
+        }
+    }
+
+    #[test]
+    fn flags_of_a_cluster_may_stand_on_either_side_of_the_subcommand() {
+        for line in ["atoll ctl --pods 1.2.3.4:5 --json pods", "atoll ctl pods --json --pods 1.2.3.4:5"] {
+            let Command::Ctl(ctl) = Arguments::try_parse_from(line.split(' ')).unwrap().command else { panic!() };
+            assert_eq!(ctl.client.pods, ["1.2.3.4:5".parse().unwrap()], "{line}");
+            assert!(ctl.json);
+        }
+    }
+
+    #[test]
+    fn a_call_is_read_whole() {
+        let line = [
+            "atoll",
+            "call",
+            "guild",
+            "g1",
+            "join",
+            "{\"user\":\"ann\"}",
+            "--pods",
+            "1.2.3.4:5,[::1]:6",
+            "--timeout",
+            "50ms",
+        ];
+        let Command::Call(call) = Arguments::try_parse_from(line).unwrap().command else { panic!() };
+        assert_eq!((call.entity_type.as_str(), call.entity_id.as_str(), call.method.as_str()), ("guild", "g1", "join"));
+        assert_eq!(call.body().unwrap(), serde_json::json!({ "user": "ann" }));
+        assert_eq!(call.client.pods.len(), 2);
+        assert_eq!(call.client.timeout, Duration::from_millis(50));
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_refused() {
+        let long = "x".repeat(256);
+        for line in [
+            vec!["atoll", "call", "guild", "", "join"],
+            vec!["atoll", "call", "guild", &long, "join"],
+            vec!["atoll", "call", "guild", "g1", "join", "--timeout", "0s"],
+            vec!["atoll", "call", "guild", "g1", "join", "--pods", "nonsense"],
+        ] {
+            assert!(Arguments::try_parse_from(&line).is_err(), "{line:?}");
+        }
+        for json in ["[1]", "{", ""] {
+            let line = ["atoll", "call", "guild", "g1", "join", json];
+            let Command::Call(call) = Arguments::try_parse_from(line).unwrap().command else { panic!() };
+            assert!(call.body().unwrap_err().is::<UsageError>(), "{json}");
+        }
+    }
+}
