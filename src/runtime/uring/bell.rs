@@ -53,3 +53,9 @@ impl AsFd for EventBell {
         self.file.as_fd()
     }
 }
+
+impl crate::mesh::Bell for EventBell {
+    fn ring(&self) {
+        EventBell::ring(self);
+    }
+}
