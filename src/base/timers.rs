@@ -116,6 +116,7 @@ impl<K: Copy> TimerWheel<K> {
             if first == PENDING {
                 match self.earliest_slot() {
                     Some((head, start)) if start <= now_tick => {
+                        debug_assert!(start > self.now_tick, "a slot of the past has timers");
                         self.now_tick = start;
                         self.move_to_pending(head);
                         continue;

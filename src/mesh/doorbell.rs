@@ -49,7 +49,8 @@ impl Doorbell {
     /// Consumer: says that it is about to sleep. It has to look into all its inboxes after this and before it parks.
     #[inline]
     pub fn announce_sleep(&self) {
-        self.sleeping.store(true, Ordering::Relaxed);
+        // A swap like all other changes of it, so that these are one chain in which each knows what went before.
+        self.sleeping.swap(true, Ordering::AcqRel);
         fence(Ordering::SeqCst);
     }
 

@@ -18,7 +18,7 @@
 //! each element that comes alone.)
 #![allow(unsafe_code)]
 
-use super::sync::{Arc, AtomicBool, AtomicU64, Ordering, UnsafeCell};
+use super::sync::{Arc, AtomicBool, AtomicU64, Ordering, UnsafeCell, newest};
 use core::{cell::Cell, fmt, marker::PhantomData, mem::MaybeUninit, ptr::NonNull};
 
 /// The sequence of a slot that the departed consumer left free. Even, so that it never means "full"; a position that
@@ -46,7 +46,7 @@ unsafe impl<T: Send> Sync for Ring<T> {}
 impl<T> Drop for Ring<T> {
     fn drop(&mut self) {
         for slot in &mut self.slots {
-            if slot.sequence.load(Ordering::Acquire) & 1 == 1 {
+            if newest(&mut slot.sequence) & 1 == 1 {
                 // SAFETY: odd means that the slot holds a value which nobody took. Both ends are gone (`&mut self`).
                 slot.value.with_mut(|value| unsafe { (*value).assume_init_drop() });
             }

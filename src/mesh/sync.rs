@@ -44,3 +44,17 @@ impl<T> UnsafeCell<T> {
         access(self.0.get())
     }
 }
+
+/// The value of an atomic that nobody else can reach any more.
+#[cfg(not(loom))]
+#[inline]
+pub fn newest(atomic: &mut AtomicU64) -> u64 {
+    *atomic.get_mut()
+}
+
+/// The value of an atomic that nobody else can reach any more. The checker knows only a part of the order in which an
+/// atomic was modified: a load or swap might give it an older value of two that were written at the same time.
+#[cfg(loom)]
+pub fn newest(atomic: &mut AtomicU64) -> u64 {
+    atomic.with_mut(|value| *value)
+}

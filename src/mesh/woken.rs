@@ -6,7 +6,9 @@
 //!
 //! Invariants: a push never fails, allocates or waits for another thread that makes no progress; a pushed node comes
 //! out exactly once. Ownership is the caller's business: usually a push hands over one reference count of the task,
-//! and an atomic flag in the task says whether it is in the stack already.
+//! and an atomic flag in the task says whether it is in the stack already. A waker sets that flag, and pushes if it was
+//! not set; the owner clears it after the task came out and before it runs, both with a swap (`AcqRel`): then a wake-up
+//! that found the flag set is one whose cause the run will see.
 #![allow(unsafe_code)]
 
 use super::sync::{AtomicPtr, Ordering};
@@ -172,7 +174,7 @@ mod tests {
     fn woken(node: NonNull<Task>) -> Arc<Task> {
         // SAFETY: `wake` has handed over this reference.
         let task = unsafe { Arc::from_raw(node.as_ptr()) };
-        task.queued.store(false, Ordering::Release);
+        task.queued.swap(false, Ordering::AcqRel);
         task
     }
     fn numbers(batch: impl Iterator<Item = NonNull<Task>>) -> Vec<usize> {
