@@ -70,7 +70,7 @@ fn kernel(facts: &HostFacts) -> Finding {
 }
 
 fn io_uring(facts: &HostFacts) -> Finding {
-    let required = "a ring with SINGLE_ISSUER and DEFER_TASKRUN can be made";
+    let required = "a ring with SINGLE_ISSUER and DEFER_TASKRUN";
     let refused = |why: String, what: &str| fix(finding("io_uring", Severity::Fatal, why, required), what);
     let Err(error) = facts.ring.setup else {
         return finding("io_uring", Severity::Ok, "works", required);
@@ -112,7 +112,7 @@ fn io_uring(facts: &HostFacts) -> Finding {
 }
 
 fn receive(facts: &HostFacts) -> Finding {
-    let required = "a receive into provided buffers stays armed";
+    let required = "a receive into provided buffers that stays armed";
     match (facts.ring.setup, facts.ring.multishot_receive) {
         (Err(_), _) => finding("multishot receive", Severity::Information, "not tried without a ring", required),
         (_, Ok(())) => finding("multishot receive", Severity::Ok, "works", required),
