@@ -354,3 +354,49 @@ fn all_cores_start_or_none() {
     .unwrap_err();
     assert!(matches!(error, StartError::Executor { core: 0, .. }), "{error}");
 }
+
+#[test]
+fn a_connection_is_served_by_the_core_that_it_is_passed_to() {
+    let cores = Running::start_many(2, quick());
+    cores.shared.tell(Order::Forward(std::sync::Arc::clone(&cores.all[1])));
+    until("the order", || cores.shared.is_sleeping().then_some(()));
+    let mut clients: Vec<_> = (0..20).map(|_| cores.client()).collect();
+    for client in &mut clients {
+        client.write_all(b"over there").unwrap();
+        assert_eq!(read(client, 10), b"over there");
+    }
+    let counters = cores.handle.as_ref().unwrap().counters();
+    assert_eq!((counters[0].values().accepted, counters[0].values().links_opened), (20, 0));
+    assert_eq!(counters[1].values().links_opened, 20);
+}
+
+#[test]
+fn a_panic_of_the_loop_ends_the_process_with_a_message() {
+    const CHILD: &str = "ATOLL_TEST_PANICS";
+    if std::env::var_os(CHILD).is_some() {
+        let core = Running::start(quick());
+        core.shared.tell(Order::Panic);
+        std::thread::sleep(Duration::from_secs(10));
+        return;
+    }
+    let output = std::process::Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "a_panic_of_the_loop_ends_the_process_with_a_message", "--nocapture"])
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success());
+    assert!(text.contains("core 0 failed") && text.contains("planted by the test"), "{text}");
+}
+
+#[test]
+fn buffers_that_make_no_sense_are_one_sentence() {
+    let pump = PumpOptions { receive_buffers: 3, ..quick() };
+    let options = CoresOptions { placement: CorePlacement::Unpinned(1), listen: None, pump };
+    let error = start_cores(options, |plan| {
+        let shared = Shared::new(plan.bells()[0].clone());
+        vec![move |_context| Ok(Echo::new(shared))]
+    })
+    .unwrap_err();
+    assert!(error.to_string().contains("receive_buffers must be a power of two"), "{error}");
+}

@@ -53,7 +53,7 @@ impl Clock {
             #[cfg(target_arch = "x86_64")]
             Source::Counter { origin, multiplier } => {
                 let ticks = counter::read().saturating_sub(origin);
-                Nanos((u128::from(ticks) * u128::from(multiplier) >> 32) as u64)
+                Nanos(((u128::from(ticks) * u128::from(multiplier)) >> 32) as u64)
             }
             Source::System { origin } => Nanos(origin.elapsed().as_nanos() as u64),
         }

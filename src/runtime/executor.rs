@@ -17,6 +17,7 @@ use crate::base::CoreIndex;
 use super::clock::Clock;
 use super::counters::CoreCounters;
 use super::engine_port::Engine;
+use super::helpers::Helpers;
 use super::options::PumpOptions;
 use super::pump::Pump;
 use super::reactor::Reactor;
@@ -133,6 +134,8 @@ pub struct CoreContext {
     pub activity: Arc<Activity>,
     /// What this core counts.
     pub counters: Arc<CoreCounters>,
+    /// To be told of tasks that the engine's shell spawns on the core's executor.
+    pub helpers: Helpers,
 }
 
 /// Cores that are prepared and not started.
@@ -156,7 +159,7 @@ pub fn prepare(options: CoresOptions) -> Result<CoresPlan, StartError> {
     if cores == 0 || cores > usize::from(u16::MAX) {
         return Err(StartError::Cores { cores, engines: cores });
     }
-    let listener = options.listen.map(|address| listen(address)).transpose()?;
+    let listener = options.listen.map(listen).transpose()?;
     let listen_address = listener.as_ref().map(TcpListener::local_addr).transpose()?;
     Ok(CoresPlan {
         listener,
@@ -245,6 +248,7 @@ impl CoresPlan {
                     bell: self.bells[core].clone(),
                     activity: Arc::clone(&self.activities[core]),
                     counters: Arc::clone(&self.counters[core]),
+                    helpers: Helpers::default(),
                 },
                 placement: self.options.placement.of(core),
                 options: self.options.pump,
@@ -431,8 +435,8 @@ impl CoreThread {
         let (clock, bell, counters) = (context.clock, context.bell.clone(), Arc::clone(&context.counters));
         let (listener, transit) = (self.listener.take(), self.transit.clone());
         let reactor = Reactor::new(&self.options, listener, bell.as_fd(), transit, Arc::clone(&counters))?;
-        let core = usize::from(context.core.0);
+        let (core, helpers) = (usize::from(context.core.0), context.helpers.clone());
         let engine = engine(context).map_err(|source| StartError::Engine { core, source })?;
-        Ok(Pump::new(engine, reactor, clock, bell, counters, &self.options))
+        Ok(Pump::new(engine, reactor, clock, bell, counters, helpers, &self.options))
     }
 }

@@ -14,6 +14,7 @@ pub mod counters;
 pub mod engine_port;
 pub mod executor;
 mod greetings;
+pub mod helpers;
 mod links;
 mod operations;
 pub mod options;
@@ -29,6 +30,7 @@ pub use engine_port::{CloseReason, Engine, HELLO_BYTES, SocketCommand};
 pub use executor::{
     CoreContext, CorePlacement, CoresHandle, CoresOptions, CoresPlan, StartError, prepare, start_cores,
 };
+pub use helpers::{HelperGuard, Helpers};
 pub use options::{LinkLimits, PumpOptions, Spin};
 pub use transit::Transit;
 pub use uring::bell::EventBell;

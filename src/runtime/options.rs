@@ -24,8 +24,8 @@ pub struct PumpOptions {
     pub receive_buffers: u16,
     /// Size of one receive buffer in bytes.
     pub receive_buffer_bytes: u32,
-    /// Microseconds between passes of the executor's own reactor (files, helper tasks) while a helper runs. Without any, the
-    /// pass is made ten times less often: it costs 7 µs.
+    /// Microseconds between passes of the executor's own reactor (files, helper tasks) while a helper runs. Without any
+    /// ([`Helpers`](super::Helpers)) the pass is made fifty times less often: it costs 7 µs.
     pub glommio_pass_us: u64,
     /// Limits of links.
     pub limits: LinkLimits,

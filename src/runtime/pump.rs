@@ -4,7 +4,7 @@
 //! work is bounded per turn, so none starves another. No wake-up is lost: the core announces its sleep and switches the bell on,
 //! fences, looks once more at everything, and only then waits for the bell.
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::rc::Rc;
@@ -20,14 +20,16 @@ use crate::base::{LinkId, Nanos};
 use super::clock::Clock;
 use super::counters::CoreCounters;
 use super::engine_port::Engine;
+use super::helpers::Helpers;
 use super::options::{PumpOptions, Spin};
 use super::reactor::Reactor;
 use super::uring::bell::EventBell;
 
 /// The executor may sleep although a task is ready (glommio 0.9.0); a timer of this period bounds for how long.
 const WATCHDOG_PERIOD: Duration = Duration::from_millis(10);
-/// Passes of the executor's reactor are this much rarer while no helper task runs.
-const IDLE_PASS_FACTOR: u64 = 10;
+/// Passes of the executor's reactor are this much rarer while no helper task runs: by default one each 5 ms, so that they do not
+/// show in the 99th percentile of round trips.
+const IDLE_PASS_FACTOR: u32 = 50;
 /// Names that are resolved at the same time; the others wait for the next turn.
 const RESOLVING_MAX: usize = 16;
 /// Rounds of 100 µs for links to end when the core stops.
@@ -58,8 +60,9 @@ pub(crate) struct Pump<E: Engine> {
     stop_by: Option<Nanos>,
     unresolved: Vec<(LinkId, String)>,
     resolved: Resolved,
-    /// Helper tasks that run on the executor.
-    helpers: Rc<Cell<usize>>,
+    helpers: Helpers,
+    /// Lookups among the helpers.
+    resolving: usize,
 }
 
 impl<E: Engine> Pump<E> {
@@ -70,6 +73,7 @@ impl<E: Engine> Pump<E> {
         clock: Clock,
         bell: EventBell,
         counters: Arc<CoreCounters>,
+        helpers: Helpers,
         options: &PumpOptions,
     ) -> Pump<E> {
         let now = clock.now();
@@ -91,7 +95,8 @@ impl<E: Engine> Pump<E> {
             stop_by: None,
             unresolved: Vec::new(),
             resolved: Resolved::default(),
-            helpers: Rc::default(),
+            helpers,
+            resolving: 0,
         }
     }
 
@@ -125,8 +130,8 @@ impl<E: Engine> Pump<E> {
     /// Turns until there is a reason to leave the hot loop.
     fn turns(&mut self) -> io::Result<Next> {
         let executor = glommio::executor();
-        let factor = if self.helpers.get() > 0 { 1 } else { IDLE_PASS_FACTOR };
-        let pass_at = self.last_pass + self.pass * factor as u32;
+        let factor = if self.helpers.running() > 0 { 1 } else { IDLE_PASS_FACTOR };
+        let pass_at = self.last_pass + self.pass * factor;
         let mut now = self.clock.now();
         loop {
             let busy = self.turn(now)?;
@@ -187,30 +192,31 @@ impl<E: Engine> Pump<E> {
     fn resolve(&mut self) -> bool {
         let mut names = self.reactor.take_unresolved();
         self.unresolved.append(&mut names);
-        if self.unresolved.is_empty() && self.helpers.get() == 0 && self.resolved.borrow().is_empty() {
+        if self.unresolved.is_empty() && self.resolving == 0 {
             return false;
         }
-        while self.helpers.get() < RESOLVING_MAX
+        while self.resolving < RESOLVING_MAX
             && let Some((link, name)) = self.unresolved.pop()
         {
             self.spawn_resolver(link, name);
         }
         let done = std::mem::take(&mut *self.resolved.borrow_mut());
         let any = !done.is_empty();
+        self.resolving -= done.len();
         for (link, address) in done {
             self.reactor.resolved(link, address);
         }
         any
     }
 
-    fn spawn_resolver(&self, link: LinkId, name: String) {
-        let (resolved, helpers, bell) = (Rc::clone(&self.resolved), Rc::clone(&self.helpers), self.bell.clone());
-        helpers.set(helpers.get() + 1);
+    fn spawn_resolver(&mut self, link: LinkId, name: String) {
+        let (resolved, bell, helper) = (Rc::clone(&self.resolved), self.bell.clone(), self.helpers.enter());
+        self.resolving += 1;
         glommio::spawn_local(async move {
             let lookup = move || name.to_socket_addrs().ok().and_then(|mut addresses| addresses.next());
             let address = glommio::executor().spawn_blocking(lookup).await;
             resolved.borrow_mut().push((link, address));
-            helpers.set(helpers.get() - 1);
+            drop(helper);
             bell.ring();
         })
         .detach();

@@ -38,6 +38,11 @@ pub enum Order {
     /// Makes the next accepted connections be discarded instead of adopted.
     Discard(bool),
     Work(Duration),
+    /// Adopts a descriptor that another core accepted.
+    Adopt(i32),
+    /// Accepted connections go to this engine.
+    Forward(Arc<Shared>),
+    Panic,
 }
 
 /// Shared by the test and one engine.
@@ -139,6 +144,7 @@ struct State {
     timers: Vec<Nanos>,
     discard: bool,
     work: Option<Duration>,
+    forward: Option<Arc<Shared>>,
 }
 
 /// Output beyond which the engine takes no more from a peer.
@@ -163,6 +169,12 @@ impl Echo {
         LinkId { index: state.next - 1, generation: 1 }
     }
 
+    fn adopt(&self, state: &mut State, descriptor: i32) {
+        let link = Echo::fresh(state);
+        self.shared.links.fetch_add(1, Ordering::Relaxed);
+        state.commands.push(SocketCommand::Adopt { link, descriptor });
+    }
+
     fn output(state: &mut State, link: LinkId, bytes: &[u8]) {
         let output = state.outputs.entry(link).or_default();
         output.extend_from_slice(bytes);
@@ -181,9 +193,10 @@ impl Engine for Echo {
             state.commands.push(SocketCommand::Discard { descriptor });
             return;
         }
-        let link = Echo::fresh(&mut state);
-        self.shared.links.fetch_add(1, Ordering::Relaxed);
-        state.commands.push(SocketCommand::Adopt { link, descriptor });
+        match &state.forward {
+            Some(other) => other.tell(Order::Adopt(descriptor)),
+            None => self.adopt(&mut state, descriptor),
+        }
     }
 
     fn received(&self, link: LinkId, bytes: &[u8], _now: Nanos) {
@@ -226,6 +239,9 @@ impl Engine for Echo {
                 Order::Timer(after) => state.timers.push(now + after),
                 Order::Discard(discard) => state.discard = discard,
                 Order::Work(duration) => state.work = Some(duration),
+                Order::Adopt(descriptor) => self.adopt(&mut state, descriptor),
+                Order::Forward(other) => state.forward = Some(other),
+                Order::Panic => panic!("planted by the test"),
             }
         }
         true
@@ -295,26 +311,37 @@ impl Engine for Echo {
     }
 }
 
-/// One running core with its engine.
+/// Running cores with their engines; most tests have one.
 pub struct Running {
     pub shared: Arc<Shared>,
+    pub all: Vec<Arc<Shared>>,
     pub handle: Option<CoresHandle>,
     pub address: SocketAddr,
 }
 
 impl Running {
     pub fn start(pump: PumpOptions) -> Running {
-        let options =
-            CoresOptions { placement: CorePlacement::Unpinned(1), listen: Some("127.0.0.1:0".parse().unwrap()), pump };
-        let mut shared = None;
+        Running::start_many(1, pump)
+    }
+
+    pub fn start_many(cores: usize, pump: PumpOptions) -> Running {
+        let options = CoresOptions {
+            placement: CorePlacement::Unpinned(cores),
+            listen: Some("127.0.0.1:0".parse().unwrap()),
+            pump,
+        };
+        let mut all = Vec::new();
         let handle = start_cores(options, |plan| {
-            let made = Shared::new(plan.bells()[0].clone());
-            shared = Some(Arc::clone(&made));
-            vec![move |_context| Ok(Echo::new(made))]
+            all = plan.bells().iter().map(|bell| Shared::new(bell.clone())).collect();
+            let engine = |shared: &Arc<Shared>| {
+                let shared = Arc::clone(shared);
+                move |_context| Ok(Echo::new(shared))
+            };
+            all.iter().map(engine).collect()
         })
         .unwrap();
         let address = handle.listen_address().unwrap();
-        Running { shared: shared.unwrap(), handle: Some(handle), address }
+        Running { shared: Arc::clone(&all[0]), all, handle: Some(handle), address }
     }
 
     pub fn values(&self) -> atoll::runtime::CounterValues {
@@ -336,9 +363,7 @@ impl Running {
         client
     }
 
-    pub fn stop(mut self) -> Arc<Shared> {
-        self.shared.stop();
-        self.handle.take().unwrap().join();
+    pub fn stop(self) -> Arc<Shared> {
         Arc::clone(&self.shared)
     }
 }
@@ -346,7 +371,7 @@ impl Running {
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(handle) = self.handle.take() {
-            self.shared.stop();
+            self.all.iter().for_each(|shared| shared.stop());
             handle.join();
         }
     }

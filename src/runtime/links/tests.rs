@@ -140,7 +140,7 @@ fn settle(
             }
             Step::Send => {
                 links.output_taken(link);
-                if *next % 3 != 0 {
+                if !next.is_multiple_of(3) {
                     links.send_started(link, operation);
                     kernel.push((operation, link, 1));
                 }

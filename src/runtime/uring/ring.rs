@@ -190,11 +190,6 @@ impl<P: Copy> Ring<P> {
         !unsafe { self.io.submission_shared() }.is_empty() || !self.waiting.is_empty()
     }
 
-    /// Operations in flight.
-    pub fn in_flight(&self) -> usize {
-        self.operations.len()
-    }
-
     /// Tells the kernel of all new operations and lets it do its part of finished ones. Never waits.
     ///
     /// # Errors
