@@ -9,8 +9,8 @@
 //!    accepting pod that will be least loaded. Load is shards by weight.
 //! 3. If there was nothing of that kind, the caller asked to rebalance, and all pods that stay have the same version:
 //!    one shard at a time moves from the fullest pod to the least loaded accepting one, as long as the receiver stays
-//!    below the source (a gap of 1 stays). A pod gains at most the rate in a round, counting what is still on its way to
-//!    it; a pod that gave in a round does not gain.
+//!    below the source (a gap of 1 stays). Of these moves a round makes those with which no pod gains more than the
+//!    rate, counting what is still on its way to it.
 //!
 //! Never: a shard on two pods, a move to a pod that does not accept shards, a move of a pinned shard off its pod.
 
@@ -122,11 +122,6 @@ impl Seat<'_> {
     fn count(&self) -> u64 {
         self.shards.len() as u64
     }
-
-    /// `count + more` by weight is smaller than that of the other.
-    fn lighter(&self, more: u64, other: &Seat<'_>, other_more: u64) -> bool {
-        (self.count() + more) * u64::from(other.pod.weight) < (other.count() + other_more) * u64::from(self.pod.weight)
-    }
 }
 
 impl<'a> Round<'a> {
@@ -208,8 +203,10 @@ impl<'a> Round<'a> {
             }
         }
         let homeless: Vec<u32> = homeless.into_iter().filter(|shard| !self.return_to_address(*shard)).collect();
+        let mut counts: Vec<u64> = self.pods.iter().map(Seat::count).collect();
         for shard in homeless {
-            if let Some(to) = self.least_loaded(|_| true) {
+            if let Some(to) = self.least_loaded(&counts) {
+                counts[to] += 1;
                 self.give(shard, to);
             }
         }
@@ -232,41 +229,54 @@ impl<'a> Round<'a> {
         home.is_some()
     }
 
+    /// Whether a pod with a number of shards has less load than another with its number.
+    fn lighter(&self, one: (usize, u64), other: (usize, u64)) -> bool {
+        let weight = |at: usize| u64::from(self.pods[at].pod.weight);
+        one.1 * weight(other.0) < other.1 * weight(one.0)
+    }
+
     /// The accepting pod that is least loaded after gaining one more; the earliest registered among equals.
-    fn least_loaded(&self, allowed: impl Fn(usize) -> bool) -> Option<usize> {
+    fn least_loaded(&self, counts: &[u64]) -> Option<usize> {
         let mut best: Option<usize> = None;
         for (at, seat) in self.pods.iter().enumerate() {
-            let better = best.is_none_or(|best| seat.lighter(1, &self.pods[best], 1));
-            if seat.accepts && allowed(at) && better {
+            let better = best.is_none_or(|best| self.lighter((at, counts[at] + 1), (best, counts[best] + 1)));
+            if seat.accepts && better {
                 best = Some(at);
             }
         }
         best
     }
 
-    /// Rule 3.
+    /// Rule 3. Follows the moves all the way to the balance and makes those that the rate allows now: a pod at its rate
+    /// does not make others gain more than their share, which they would have to give back later.
     fn rebalance(&mut self) {
         let mut allowance = self.allowances();
-        let mut gave = vec![false; self.pods.len()];
-        // Each turn moves a shard or rules a pod out, so there are at most as many turns as shards and pods.
-        let mut exhausted = vec![false; self.pods.len()];
-        for _ in 0..self.owners.len() + self.pods.len() {
-            let Some(to) = self.least_loaded(|at| !gave[at] && allowance[at] > 0) else {
+        let mut counts: Vec<u64> = self.pods.iter().map(Seat::count).collect();
+        let movable = |(at, seat): (usize, &Seat<'_>)| {
+            seat.shards.iter().filter(|shard| self.pin_of(**shard) != Some(at)).count()
+        };
+        let mut movable: Vec<usize> = self.pods.iter().enumerate().map(movable).collect();
+        // No shard moves twice on the way to the balance.
+        for _ in 0..self.owners.len() {
+            let Some(to) = self.least_loaded(&counts) else {
                 return;
             };
-            let Some(from) = self.fullest(|at| !exhausted[at] && at != to) else {
+            let Some(from) = self.fullest(&counts, |at| movable[at] > 0 && at != to) else {
                 return;
             };
-            if !self.pods[to].lighter(1, &self.pods[from], 0) {
+            if !self.lighter((to, counts[to] + 1), (from, counts[from])) {
                 return;
             }
-            let Some(shard) = self.shard_to_move(from, to) else {
-                exhausted[from] = true;
-                continue;
-            };
-            self.give(shard, to);
-            gave[from] = true;
-            allowance[to] -= 1;
+            counts[from] -= 1;
+            counts[to] += 1;
+            movable[from] -= 1;
+            movable[to] += 1;
+            if allowance[to] > 0
+                && let Some(shard) = self.shard_to_move(from, to)
+            {
+                self.give(shard, to);
+                allowance[to] -= 1;
+            }
         }
     }
 
@@ -281,11 +291,11 @@ impl<'a> Round<'a> {
     }
 
     /// The pod with the highest load; a pod without weight is fuller than any; the earliest registered among equals.
-    fn fullest(&self, allowed: impl Fn(usize) -> bool) -> Option<usize> {
+    fn fullest(&self, counts: &[u64], allowed: impl Fn(usize) -> bool) -> Option<usize> {
         let mut best: Option<usize> = None;
         for (at, seat) in self.pods.iter().enumerate() {
-            let better = best.is_none_or(|best| self.pods[best].lighter(0, seat, 0));
-            if !seat.shards.is_empty() && !seat.pod.draining && allowed(at) && better {
+            let better = best.is_none_or(|best| self.lighter((best, counts[best]), (at, counts[at])));
+            if counts[at] > 0 && !seat.pod.draining && allowed(at) && better {
                 best = Some(at);
             }
         }
