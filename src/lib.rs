@@ -32,6 +32,10 @@ pub mod stores;
 pub mod transport;
 
 pub use atoll_macros::Wire;
+#[cfg(feature = "runtime")]
+pub use client::Client;
+#[cfg(feature = "runtime")]
+pub use pod::{Pod, config::Config};
 pub use wire::never::Never;
 pub use wire::schema::Wire;
 

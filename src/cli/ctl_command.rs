@@ -1,11 +1,116 @@
-//! Executes `atoll ctl`.
+//! Executes `atoll ctl`: asks a pod, prints a table or JSON.
 
-use super::arguments::CtlArguments;
+use anyhow::bail;
+use serde_json::Value;
 
-/// Runs the command.
+use super::arguments::{CtlArguments, CtlCommand};
+use super::call_command::connect;
+use crate::wire::Inspect;
+
+/// Most entities that are listed.
+const ENTITIES_MAX: u32 = 10_000;
+
+/// Asks and prints.
 ///
 /// # Errors
-/// Always, in this build.
-pub fn run(_arguments: &CtlArguments) -> anyhow::Result<()> {
-    anyhow::bail!("`atoll ctl` is not in this build")
+/// If the cluster cannot be reached, or the question makes no sense to it.
+pub fn run(arguments: &CtlArguments) -> anyhow::Result<()> {
+    let question = match &arguments.command {
+        CtlCommand::Pods => Inspect::Pods,
+        CtlCommand::Shards => Inspect::Shards,
+        CtlCommand::Entities { entity_type } => {
+            Inspect::Entities { entity_type: entity_type.clone(), limit: ENTITIES_MAX }
+        }
+        CtlCommand::Locate { entity_type, entity_id } => {
+            Inspect::Locate { entity_type: entity_type.clone(), entity_id: entity_id.to_string() }
+        }
+        CtlCommand::Counters => Inspect::Counters,
+    };
+    let client = connect(&arguments.client)?;
+    let json = client.inspect(question, arguments.client.timeout)?;
+    let answer: Value = serde_json::from_str(&json)?;
+    if let Some(error) = answer.get("error").and_then(Value::as_str) {
+        bail!(error.to_owned());
+    }
+    let text = if arguments.json {
+        format!("{}\n", serde_json::to_string_pretty(&answer)?)
+    } else {
+        match &arguments.command {
+            CtlCommand::Pods => rows(&answer["pods"], &["uid", "address", "role", "version", "cores", "shards"]),
+            CtlCommand::Shards => shard_ranges(&answer["shards"]),
+            CtlCommand::Entities { .. } => rows(&answer["entities"], &["id", "core"]),
+            CtlCommand::Locate { .. } => fields(&answer),
+            CtlCommand::Counters => counters(&answer["cores"]),
+        }
+    };
+    Ok(super::print(&text)?)
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Null => "-".to_owned(),
+        other => other.to_string(),
+    }
+}
+
+/// A table with aligned columns.
+fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let width = |column: usize| {
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(String::len);
+        cells.chain([head[column].len()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let line = |cells: &[String]| {
+        let padded: Vec<String> = cells.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}")).collect();
+        format!("{}\n", padded.join("  ").trim_end())
+    };
+    let head: Vec<String> = head.iter().map(|name| name.to_uppercase()).collect();
+    let body: String = rows.iter().map(|row| line(row)).collect();
+    line(&head) + &body
+}
+
+fn rows(values: &Value, columns: &[&str]) -> String {
+    let values = values.as_array().map_or(&[][..], Vec::as_slice);
+    let rows: Vec<Vec<String>> =
+        values.iter().map(|value| columns.iter().map(|column| cell(&value[*column])).collect()).collect();
+    table(columns, &rows) + &format!("{} in all\n", rows.len())
+}
+
+/// Shards with the same owner next to each other become one line.
+fn shard_ranges(shards: &Value) -> String {
+    let mut ranges: Vec<(u64, u64, Vec<String>)> = Vec::new();
+    for shard in shards.as_array().map_or(&[][..], Vec::as_slice) {
+        let number = shard["shard"].as_u64().unwrap_or_default();
+        let owner = vec![cell(&shard["pod"]), cell(&shard["core"])];
+        match ranges.last_mut() {
+            Some((_, last, known)) if *known == owner && *last + 1 == number => *last = number,
+            _ => ranges.push((number, number, owner)),
+        }
+    }
+    let rows: Vec<Vec<String>> = ranges
+        .into_iter()
+        .map(|(first, last, owner)| {
+            let range = if first == last { first.to_string() } else { format!("{first}-{last}") };
+            [vec![range], owner].concat()
+        })
+        .collect();
+    table(&["shards", "pod", "core"], &rows)
+}
+
+fn fields(value: &Value) -> String {
+    let fields = value.as_object().into_iter().flatten();
+    fields.map(|(name, value)| format!("{name:<12} {}\n", cell(value))).collect()
+}
+
+/// One column for each core.
+fn counters(cores: &Value) -> String {
+    let cores = cores.as_array().map_or(&[][..], Vec::as_slice);
+    let Some(names) = cores.first().and_then(Value::as_object) else { return String::new() };
+    let head: Vec<String> = cores.iter().map(|core| format!("core {}", cell(&core["core"]))).collect();
+    let head: Vec<&str> = ["counter"].into_iter().chain(head.iter().map(String::as_str)).collect();
+    let names = names.keys().filter(|name| *name != "core");
+    let rows: Vec<Vec<String>> =
+        names.map(|name| [name.clone()].into_iter().chain(cores.iter().map(|core| cell(&core[name]))).collect()).collect();
+    table(&head, &rows)
 }

@@ -654,6 +654,13 @@ impl Host {
         }
     }
 
+    /// Whether an entity lives here.
+    pub fn is_running(&self, type_name: &str, id: &str) -> bool {
+        let hash = crate::base::hash::entity_hash(self.hash_seed(), id.as_bytes());
+        let kind = self.types().iter().find(|kind| kind.name == type_name);
+        kind.is_some_and(|kind| kind.arena.find(hash, id).is_some())
+    }
+
     /// Tells all entities to stop; from now on none starts.
     pub fn stop_entities(&self, reason: StopReason) {
         self.stopping.set(true);

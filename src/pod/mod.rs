@@ -1,3 +1,167 @@
-//! The pod: its configuration and its assembly from the layers below.
+//! A pod: a process that hosts entities.
+//!
+//! [`Pod::builder`] takes the configuration and the entity types and starts the cores and the control thread. Called by
+//! user programs and by `atoll pod`. Invariants: the pod owns its shards before its cores accept; entities stop before
+//! shards are given up; what is shared between threads is in `Inner` and nowhere else.
 
+mod admin;
+mod builder;
 pub mod config;
+mod control_thread;
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use crate::base::{ClusterError, CoreIndex, EntityId, PodUid, ShardId};
+use crate::client::node::Node;
+use crate::entity::{EntityRef, Messenger, Protocol};
+use crate::runtime::CounterValues;
+use crate::sharding::ShardTable;
+pub use builder::{PodBuilder, StartError};
+use control_thread::{ControlHandle, Stop};
+
+/// A running pod. Clones share it; it stops when the last one is dropped.
+#[derive(Clone)]
+pub struct Pod {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    node: Arc<Node>,
+    control: Mutex<Option<ControlHandle>>,
+    table: Arc<Mutex<Arc<ShardTable>>>,
+    address: SocketAddr,
+    hash_seed: u64,
+    drain_timeout: Duration,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.stop(Stop::Now);
+    }
+}
+
+impl Inner {
+    fn stop(&self, how: Stop) {
+        let control = self.control.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(control) = control {
+            control.stop(how);
+        }
+    }
+}
+
+impl Pod {
+    /// Describes a pod to start.
+    #[must_use]
+    pub fn builder() -> PodBuilder {
+        PodBuilder::default()
+    }
+
+    /// Sends messages to the entities of one type, here or at other pods.
+    #[must_use]
+    pub fn messenger<R: EntityRef>(&self) -> Messenger<R> {
+        let name = <R::Protocol as Protocol>::NAME;
+        let index = self.inner.node.type_names.iter().position(|known| *known == name);
+        Messenger::new(self.inner.node.number, index.map(|index| index as u16), self.inner.hash_seed)
+    }
+
+    /// Where the pod accepts links.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.inner.address
+    }
+
+    /// Which run of which pod this is.
+    #[must_use]
+    pub fn uid(&self) -> PodUid {
+        self.inner.node.uid
+    }
+
+    /// How many cores it has.
+    #[must_use]
+    pub fn cores(&self) -> u16 {
+        self.inner.node.cores()
+    }
+
+    /// The shard of an entity id.
+    #[must_use]
+    pub fn shard_of(&self, id: &str) -> ShardId {
+        let table = self.assignments();
+        table.shard_of(crate::base::hash::entity_hash(self.inner.hash_seed, id.as_bytes()))
+    }
+
+    /// Which pod and core own which shard.
+    #[must_use]
+    pub fn assignments(&self) -> Arc<ShardTable> {
+        Arc::clone(&self.inner.table.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Ids of the running entities of a type on this pod, at most `limit` for each core. Blocks the calling thread.
+    ///
+    /// # Errors
+    /// If a core does not answer.
+    pub fn local_entities(&self, type_name: &str, limit: usize) -> Result<Vec<EntityId>, ClusterError> {
+        admin::local_entities(&self.inner.node, type_name, limit)
+    }
+
+    /// Runs a future on a core, where asks take the shortest way. `make` is called there.
+    ///
+    /// # Errors
+    /// If the pod is stopped, or too much waits for the core.
+    pub fn spawn_on<F>(&self, core: CoreIndex, make: impl FnOnce() -> F + Send + 'static) -> Result<(), ClusterError>
+    where
+        F: Future<Output = ()> + 'static,
+    {
+        self.inner.node.spawn_on(core, make)
+    }
+
+    /// Counters of the loop of each core.
+    #[must_use]
+    pub fn loop_counters(&self) -> Vec<CounterValues> {
+        self.inner.node.loop_counters()
+    }
+
+    /// Stops cleanly: entities finish what they received (for `pod.drain_timeout` at most), then the pod leaves.
+    pub fn stop(&self) {
+        self.inner.stop(Stop::Drain(self.inner.drain_timeout));
+    }
+
+    /// Stops at once: what runs is dropped, and its senders are told where that is possible.
+    pub fn stop_now(&self) {
+        self.inner.stop(Stop::Now);
+    }
+
+    /// Waits for SIGTERM or SIGINT, then stops cleanly and returns. A second signal stops at once.
+    ///
+    /// # Errors
+    /// If signals cannot be waited for.
+    pub fn wait(&self) -> std::io::Result<()> {
+        use tokio::signal::unix::{SignalKind, signal};
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+            tracing::info!("stopping: entities finish what they received; a second signal stops at once");
+            let pod = self.clone();
+            let (stopped, mut done) = tokio::sync::oneshot::channel();
+            std::thread::spawn(move || {
+                pod.stop();
+                // The receiver is gone after a second signal.
+                let _ = stopped.send(());
+            });
+            tokio::select! {
+                _ = &mut done => {}
+                _ = terminate.recv() => std::process::exit(SECOND_SIGNAL_EXIT),
+                _ = interrupt.recv() => std::process::exit(SECOND_SIGNAL_EXIT),
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Exit code after a second signal: something was left undone (`EX_TEMPFAIL`).
+const SECOND_SIGNAL_EXIT: i32 = 75;

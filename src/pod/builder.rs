@@ -1,0 +1,250 @@
+//! From configuration and entity types to a running pod.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use super::config::{Config, Cores, Spin};
+use super::control_thread::{ControlHandle, ControlThread, start_control};
+use super::{Inner, Pod};
+use crate::base::Nanos;
+use crate::client::node::{Node, NodeOptions, TypeMaker, fresh_uid};
+use crate::control::{ControlConfig, ControlDriver, PodControl, Refusal, Store};
+use crate::engine::{Command, LinkLimits};
+use crate::entity::{Access, Entity, EntityDefaults, EntityOptions, MethodInfo, Protocol, TypeHost};
+use crate::runtime::{CorePlacement, CoresOptions, PumpOptions, prepare};
+use crate::stores::{EmbeddedStore, MemoryStore, OpenError};
+
+/// Longest time that a pod waits for its shards when it starts.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Why a pod did not start. Each message says what to do.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum StartError {
+    /// Two entity types have the same name.
+    #[error("two entity types are named `{0}`; give one of them another name in #[atoll::protocol(name = \"..\")]")]
+    DuplicateType(&'static str),
+    /// Two messages have the same tag.
+    #[error("the messages `{0}` and `{1}` have the same tag; give one of them another with #[tag(..)]")]
+    DuplicateTag(String, String),
+    /// More than one permit for a protocol that cannot use it.
+    #[error(
+        "the entity type `{0}` has `concurrency` above 1, but all its messages take `&mut self` and exclude each other; \
+         use `&self` handlers or leave concurrency at 1"
+    )]
+    UselessConcurrency(&'static str),
+    /// The cores could not start.
+    #[error(transparent)]
+    Cores(#[from] crate::runtime::StartError),
+    /// The store could not be opened.
+    #[error(transparent)]
+    Store(#[from] OpenError),
+    /// The cluster's records do not fit this pod.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// The pod did not get its shards.
+    #[error(transparent)]
+    Control(#[from] crate::control::StartError),
+    /// A thread could not be made.
+    #[error("a thread could not be started: {0}; check `ulimit -u`")]
+    Thread(#[from] std::io::Error),
+}
+
+struct Registration {
+    name: &'static str,
+    methods: &'static [MethodInfo],
+    concurrency: u16,
+    make: TypeMaker,
+}
+
+/// A pod to be started.
+#[derive(Default)]
+pub struct PodBuilder {
+    config: Config,
+    types: Vec<Registration>,
+    processors: Option<Vec<usize>>,
+}
+
+impl PodBuilder {
+    /// The configuration; without it the defaults.
+    #[must_use]
+    pub fn config(mut self, config: Config) -> Self {
+        self.config = config;
+        self
+    }
+
+    /// Hosts entities of the type `E`.
+    #[must_use]
+    pub fn entity<E: Entity>(mut self, options: EntityOptions<E::Protocol>) -> Self {
+        self.types.push(Registration {
+            name: <E::Protocol as Protocol>::NAME,
+            methods: <E::Protocol as Protocol>::METHODS,
+            concurrency: options.concurrency,
+            make: Arc::new(move |index, defaults| TypeHost::new::<E>(index, options.clone(), defaults)),
+        });
+        self
+    }
+
+    /// Pins the cores to these processors, one each, whatever the configuration says.
+    #[must_use]
+    pub fn processors(mut self, processors: Vec<usize>) -> Self {
+        self.processors = Some(processors);
+        self
+    }
+
+    /// Starts the pod: when this returns it owns its shards and its cores run.
+    ///
+    /// # Errors
+    /// If something about the types, the configuration or the host does not fit; nothing runs then.
+    pub fn start(self) -> Result<Pod, StartError> {
+        self.check_types()?;
+        let config = &self.config;
+        let plan = prepare(CoresOptions {
+            placement: self.placement(),
+            listen: Some(config.pod.listen),
+            pump: pump_options(config),
+        })?;
+        let cores = plan.bells().len() as u16;
+        let address = plan.listen_address().unwrap_or(config.pod.listen);
+        let advertised = config.pod.advertise.unwrap_or(address);
+        let uid = fresh_uid();
+        let clock = plan.clock();
+        let mut driver = ControlDriver::new(
+            PodControl::new(control_config(config, uid, &advertised.to_string(), cores, clock.now()))?,
+            open_store(config)?,
+        );
+        let mut now = || clock.now();
+        let mut pause = |until: Nanos| std::thread::sleep(until.since(clock.now()));
+        let table = driver.start(&mut now, &mut pause, clock.now() + START_TIMEOUT)?;
+
+        let (control, questions) = ControlThread::channel();
+        let node = Node::start(
+            plan,
+            NodeOptions {
+                uid,
+                cluster_name: config.pod.cluster_name.clone(),
+                role: config.pod.role.clone(),
+                version: config.pod.version.clone(),
+                is_pod: true,
+                hash_seed: table.hash_seed(),
+                number_of_shards: table.number_of_shards(),
+                limits: link_limits(config),
+                defaults: EntityDefaults {
+                    max_idle: config.entities.max_idle,
+                    termination_timeout: config.entities.termination_timeout,
+                    mailbox_capacity: config.entities.mailbox_capacity,
+                    send_timeout: config.entities.send_timeout,
+                },
+                types: self.types.into_iter().map(|kind| (kind.name, kind.make)).collect(),
+                inspector: Some(control.inspector()),
+                bootstrap: Vec::new(),
+                stall: config.event_loop.stall,
+            },
+        )?;
+        let node = Arc::new(node);
+        node.command_all(|| Command::Table(Arc::clone(&table)));
+        let hash_seed = table.hash_seed();
+        let table = Arc::new(Mutex::new(table));
+        let control: ControlHandle = start_control(control, questions, driver, clock, Arc::clone(&node), Arc::clone(&table))?;
+        Ok(Pod {
+            inner: Arc::new(Inner {
+                node,
+                control: Mutex::new(Some(control)),
+                table,
+                address,
+                hash_seed,
+                drain_timeout: config.pod.drain_timeout,
+            }),
+        })
+    }
+
+    fn check_types(&self) -> Result<(), StartError> {
+        let mut tags = HashMap::new();
+        for (at, kind) in self.types.iter().enumerate() {
+            if self.types[..at].iter().any(|other| other.name == kind.name) {
+                return Err(StartError::DuplicateType(kind.name));
+            }
+            if kind.concurrency > 1 && kind.methods.iter().all(|method| method.access == Access::Exclusive) {
+                return Err(StartError::UselessConcurrency(kind.name));
+            }
+            for method in kind.methods {
+                let full = format!("{}::{}", kind.name, method.name);
+                if let Some(other) = tags.insert(method.tag, full.clone()) {
+                    return Err(StartError::DuplicateTag(other, full));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn placement(&self) -> CorePlacement {
+        if let Some(processors) = &self.processors {
+            return CorePlacement::Pinned(processors.clone());
+        }
+        let cores = self.config.cores();
+        if !self.config.pod.pin {
+            return CorePlacement::Unpinned(cores);
+        }
+        let usable = crate::runtime::usable_processors();
+        match self.config.pod.cores {
+            Cores::All => CorePlacement::Pinned(usable),
+            Cores::Count(_) if cores <= usable.len() => CorePlacement::Pinned(usable[..cores].to_vec()),
+            Cores::Count(_) => CorePlacement::Unpinned(cores),
+        }
+    }
+}
+
+fn open_store(config: &Config) -> Result<Box<dyn Store + Send>, StartError> {
+    match &config.pod.data_dir {
+        Some(directory) => Ok(Box::new(EmbeddedStore::open(directory)?)),
+        None => Ok(Box::new(MemoryStore::default())),
+    }
+}
+
+fn pump_options(config: &Config) -> PumpOptions {
+    let mut options = PumpOptions {
+        spin: match config.event_loop.spin {
+            Spin::Always => crate::runtime::Spin::Always,
+            Spin::For(duration) => crate::runtime::Spin::Micros(duration.as_micros() as u64),
+        },
+        slice_us: config.event_loop.slice.as_micros() as u64,
+        receive_buffers: config.event_loop.receive_buffers,
+        receive_buffer_bytes: config.event_loop.receive_buffer_bytes as u32,
+        ..PumpOptions::default()
+    };
+    options.limits.hello_timeout = config.links.hello_timeout;
+    options
+}
+
+fn link_limits(config: &Config) -> LinkLimits {
+    LinkLimits {
+        frame_bytes_max: config.links.frame_bytes_max as u32,
+        in_flight_max: config.links.in_flight_max,
+        send_bytes_max: config.links.send_bytes_max,
+        body_checksum: config.links.body_checksum,
+        hello_timeout: config.links.hello_timeout,
+        ..LinkLimits::default()
+    }
+}
+
+fn control_config(
+    config: &Config,
+    uid: crate::base::PodUid,
+    address: &str,
+    cores: u16,
+    now: Nanos,
+) -> ControlConfig {
+    let unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64);
+    ControlConfig {
+        cluster: config.pod.cluster_name.clone(),
+        role: config.pod.role.clone(),
+        number_of_shards: config.sharding.number_of_shards,
+        hash_seed: config.sharding.hash_seed,
+        version: config.pod.version.clone(),
+        lease_ttl: config.control.lease_ttl,
+        settle: config.control.settle,
+        unix_ms_at_origin: unix_ms.saturating_sub(now.0 / 1_000_000),
+        ..ControlConfig::new(uid, address, cores)
+    }
+}
