@@ -13,6 +13,7 @@ pub mod control;
 pub mod engine;
 pub mod entity;
 pub mod mesh;
+pub mod services;
 pub mod sharding;
 pub mod wire;
 
@@ -25,17 +26,19 @@ pub mod pod;
 #[cfg(feature = "runtime")]
 pub mod runtime;
 #[cfg(feature = "runtime")]
-pub mod services;
-#[cfg(feature = "runtime")]
 pub mod stores;
 #[cfg(feature = "runtime")]
 pub mod transport;
 
-pub use atoll_macros::Wire;
+pub use atoll_macros::{Wire, protocol};
+pub use base::{ClusterError, EntityId, SendError};
 #[cfg(feature = "runtime")]
 pub use client::Client;
+pub use entity::{Ask, Discard, Entity, EntityOptions, Gone, Messenger, Protocol, Scope, StartError, StopReason};
 #[cfg(feature = "runtime")]
 pub use pod::{Pod, config::Config};
+/// For the types of `json` protocols: derive its traits with `#[serde(crate = "atoll::serde")]`.
+pub use serde;
 pub use wire::never::Never;
 pub use wire::schema::Wire;
 
@@ -45,5 +48,6 @@ pub mod private {
     pub use rkyv;
     pub use serde;
 
+    pub use crate::entity::Infallible;
     pub use crate::wire::schema;
 }

@@ -7,8 +7,8 @@ pub mod error;
 pub mod hash;
 pub mod ids;
 pub mod limits;
-pub mod timers;
 pub mod time;
+pub mod timers;
 
 pub use error::{ClusterError, SendError};
 pub use ids::{CoreIndex, EntityId, Epoch, InvalidEntityId, LinkId, PodIndex, PodUid, ShardId, Token};

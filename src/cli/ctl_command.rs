@@ -110,7 +110,8 @@ fn counters(cores: &Value) -> String {
     let head: Vec<String> = cores.iter().map(|core| format!("core {}", cell(&core["core"]))).collect();
     let head: Vec<&str> = ["counter"].into_iter().chain(head.iter().map(String::as_str)).collect();
     let names = names.keys().filter(|name| *name != "core");
-    let rows: Vec<Vec<String>> =
-        names.map(|name| [name.clone()].into_iter().chain(cores.iter().map(|core| cell(&core[name]))).collect()).collect();
+    let rows: Vec<Vec<String>> = names
+        .map(|name| [name.clone()].into_iter().chain(cores.iter().map(|core| cell(&core[name]))).collect())
+        .collect();
     table(&head, &rows)
 }

@@ -35,7 +35,9 @@ pub enum ConnectError {
     #[error("the pod refused: {0}")]
     Refused(String),
     /// No pod answered in time.
-    #[error("no pod answered at {addresses} within {timeout:?}; is one running there (`atoll pod`), with this cluster name?")]
+    #[error(
+        "no pod answered at {addresses} within {timeout:?}; is one running there (`atoll pod`), with this cluster name?"
+    )]
     TimedOut {
         /// Where we looked.
         addresses: String,

@@ -10,9 +10,7 @@ use std::time::{Duration, Instant};
 use super::adapter::LoopEngine;
 use crate::base::limits::{FOREIGN_INBOX_CAPACITY, MESH_CAPACITY};
 use crate::base::{ClusterError, CoreIndex, PodUid};
-use crate::engine::{
-    Command, Core, CoreParts, CoreQueues, EngineCounters, Identity, Inspector, LinkLimits, Parcel,
-};
+use crate::engine::{Command, Core, CoreParts, CoreQueues, EngineCounters, Identity, Inspector, LinkLimits, Parcel};
 use crate::entity::foreign::{ForeignPort, Job, forget_node, next_node_number, register_node};
 use crate::entity::{EntityDefaults, HostCounters, HostOptions, TypeHost, WakeTarget};
 use crate::mesh::{Consumer, Doorbell, ForeignInbox, Producer, channel};
@@ -186,7 +184,11 @@ impl Node {
     }
 
     /// Runs a future on a core; `make` is called there.
-    pub(crate) fn spawn_on<F>(&self, core: CoreIndex, make: impl FnOnce() -> F + Send + 'static) -> Result<(), ClusterError>
+    pub(crate) fn spawn_on<F>(
+        &self,
+        core: CoreIndex,
+        make: impl FnOnce() -> F + Send + 'static,
+    ) -> Result<(), ClusterError>
     where
         F: Future<Output = ()> + 'static,
     {

@@ -262,3 +262,13 @@ pub trait Store {
     /// Appends the events that are due. Bounded: call it again until it appends nothing.
     fn poll_events(&mut self, now: Nanos, events: &mut Vec<StoreEvent>);
 }
+
+impl<S: Store + ?Sized> Store for Box<S> {
+    fn handle(&mut self, request: StoreRequest, now: Nanos) -> StoreResponse {
+        (**self).handle(request, now)
+    }
+
+    fn poll_events(&mut self, now: Nanos, events: &mut Vec<StoreEvent>) {
+        (**self).poll_events(now, events);
+    }
+}

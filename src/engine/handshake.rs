@@ -13,8 +13,8 @@ use super::parcel::{AcceptedSocket, Parcel};
 use super::routes::{EngineCounters, LinkCommand};
 use crate::base::hash::{ENTITY_HASH_NAME, stable_hash};
 use crate::base::{CoreIndex, Epoch, Nanos, PodIndex, PodUid, Token};
-use crate::entity::reply::hand_over;
 use crate::entity::PendingKey;
+use crate::entity::reply::hand_over;
 use crate::sharding::{Owner, PodRecord, ShardTable, TableParts};
 use crate::wire::control::{Introduce, OwnerEntry, PodEntry, SchemaOfTag, Table, Welcome};
 use crate::wire::{ANY_CORE, ControlMessage, HELLO_BYTES, Hello, PROTOCOL_VERSIONS, negotiate};
@@ -136,7 +136,9 @@ impl Core {
                 hand_over(&self.host, PendingKey::from_number(correlation), outcome);
             }
             ControlMessage::InspectRequest { question } => match &self.inspector {
-                Some(inspect) => inspect(Question { question, core: self.routes.identity.core, link: link.id, correlation }),
+                Some(inspect) => {
+                    inspect(Question { question, core: self.routes.identity.core, link: link.id, correlation })
+                }
                 None => self.close_link(link, "inspect_of_client"),
             },
             ControlMessage::InspectReply { json } => {
@@ -231,12 +233,8 @@ impl Core {
 
     /// Tells everyone who asked for it the new table.
     pub(super) fn spread_table(&self, table: &ShardTable) {
-        let wanting: Vec<Rc<Link>> = self
-            .routes
-            .all_links()
-            .into_iter()
-            .filter(|link| link.is_open() && link.wants_tables.get())
-            .collect();
+        let wanting: Vec<Rc<Link>> =
+            self.routes.all_links().into_iter().filter(|link| link.is_open() && link.wants_tables.get()).collect();
         for link in wanting {
             self.routes.write_control(&link, 0, &ControlMessage::Table(table_to_wire(table)));
         }
@@ -251,11 +249,8 @@ fn table_to_wire(table: &ShardTable) -> Table {
         version: pod.version.clone(),
         role: pod.role.clone(),
     });
-    let owners = table.owners().iter().map(|owner| OwnerEntry {
-        pod: owner.pod.0,
-        core: owner.core.0,
-        token: owner.token.0,
-    });
+    let owners =
+        table.owners().iter().map(|owner| OwnerEntry { pod: owner.pod.0, core: owner.core.0, token: owner.token.0 });
     Table {
         role: table.role().to_owned(),
         epoch: table.epoch().0,

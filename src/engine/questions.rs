@@ -66,7 +66,11 @@ impl Routes {
     }
 
     /// Tries again whenever a way opens.
-    async fn when_linked(&self, timeout: Duration, mut attempt: impl FnMut() -> Option<()>) -> Result<(), ClusterError> {
+    async fn when_linked(
+        &self,
+        timeout: Duration,
+        mut attempt: impl FnMut() -> Option<()>,
+    ) -> Result<(), ClusterError> {
         use crate::entity::Router;
         let mut deadline = core::pin::pin!(crate::entity::sleep(timeout));
         core::future::poll_fn(|context| {

@@ -126,11 +126,6 @@ impl CellHeader {
     pub(super) fn vtable(&self) -> &'static CellVtable {
         self.vtable
     }
-
-    /// Whether its future is gone.
-    pub(super) fn is_closed(&self) -> bool {
-        self.state.load(Ordering::Relaxed) == CLOSED
-    }
 }
 
 /// A waker for the duration of one poll: it holds no reference, its clones do.
@@ -206,7 +201,9 @@ unsafe fn drop_waker(data: *const ()) {
         let cell = NonNull::new_unchecked(data.cast_mut().cast::<CellHeader>());
         let target = (*cell.as_ptr()).target;
         Host::with_current(|host| match host {
-            Some(host) if core::ptr::eq(Arc::as_ptr(host.wake_target()), target.as_ptr()) => drop_reference(cell, Some(host.pool())),
+            Some(host) if core::ptr::eq(Arc::as_ptr(host.wake_target()), target.as_ptr()) => {
+                drop_reference(cell, Some(host.pool()))
+            }
             _ => drop_reference(cell, None),
         });
         Arc::decrement_strong_count(target.as_ptr());
@@ -270,10 +267,6 @@ pub(super) struct CellList {
 impl CellList {
     pub(super) fn first(&self) -> Option<NonNull<CellHeader>> {
         self.first.get()
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.first.get().is_none()
     }
 
     /// # Safety

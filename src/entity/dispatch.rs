@@ -201,10 +201,7 @@ unsafe fn decode_message<M: Message>(bytes: &[u8], then: &mut dyn FnMut(*mut ())
     Ok(())
 }
 
-unsafe fn decode_json<M: serde::de::DeserializeOwned>(
-    text: &str,
-    then: &mut dyn FnMut(*mut ()),
-) -> Result<(), String> {
+unsafe fn decode_json<M: serde::de::DeserializeOwned>(text: &str, then: &mut dyn FnMut(*mut ())) -> Result<(), String> {
     let text = if text.trim().is_empty() { "{}" } else { text };
     let message = serde_json::from_str::<M>(text).map_err(|error| error.to_string())?;
     let mut message = ManuallyDrop::new(message);
@@ -597,11 +594,7 @@ struct TaskCell<F> {
 pub(super) fn spawn_task<F: Future<Output = ()> + 'static>(host: &Host, future: F) -> NonNull<CellHeader> {
     let cell = host.pool().take(Layout::new::<TaskCell<F>>()).cast::<TaskCell<F>>();
     let vtable = const {
-        &CellVtable {
-            layout: Layout::new::<TaskCell<F>>(),
-            poll: poll_task::<F>,
-            drop_future: drop_task::<F>,
-        }
+        &CellVtable { layout: Layout::new::<TaskCell<F>>(), poll: poll_task::<F>, drop_future: drop_task::<F> }
     };
     // SAFETY: the block has the layout of the cell.
     unsafe {

@@ -84,12 +84,6 @@ impl Gate {
     pub fn borrow_is_free(&self) -> bool {
         !self.writer.get() && self.readers.get() == 0
     }
-
-    /// Whether a handler that writes is in progress.
-    #[inline]
-    pub fn has_writer(&self) -> bool {
-        self.writer.get()
-    }
 }
 
 #[cfg(test)]

@@ -25,7 +25,8 @@ use super::call::{CallChain, PendingKey, ReplyTo};
 use super::cell::{self, CellHeader, CellList, WakeTarget};
 use super::dispatch::{Answer, HandlerHead, Method, Tables, spawn_task};
 use super::hosting::TypeHost;
-use super::message::Message;
+use super::message::{EntityRef, Message, Protocol};
+use super::messenger::Messenger;
 use super::options::EntityDefaults;
 use super::pending::{Location, PendingAsks, State};
 use super::pool::BlockPool;
@@ -257,6 +258,12 @@ impl Host {
     /// Position of a type by its name.
     pub fn type_index(&self, name: &str) -> Option<u16> {
         self.types().iter().position(|kind| kind.name == name).map(|index| index as u16)
+    }
+
+    /// Sends messages from this core.
+    #[must_use]
+    pub fn messenger<R: EntityRef>(&self) -> Messenger<R> {
+        Messenger::new(self.node(), self.type_index(<R::Protocol as Protocol>::NAME), self.hash_seed())
     }
 
     /// The type and method that a tag stands for.

@@ -215,13 +215,7 @@ impl Host {
     }
 
     /// Whether a message that cannot start now would wait for a call of its own chain.
-    fn waits_for_itself(
-        &self,
-        slot: NonNull<SlotHeader>,
-        access: Access,
-        concurrency: u16,
-        chain: &CallChain,
-    ) -> bool {
+    fn waits_for_itself(&self, slot: NonNull<SlotHeader>, access: Access, concurrency: u16, chain: &CallChain) -> bool {
         if chain.is_empty() {
             return false;
         }
@@ -247,7 +241,8 @@ impl Host {
             Access::Concurrent => writes,
         };
         // SAFETY: messages in a mailbox are alive.
-        let head_blocked = header.mailbox.turn_head().is_some_and(|head| blocked(unsafe { head.as_ref() }.method.access));
+        let head_blocked =
+            header.mailbox.turn_head().is_some_and(|head| blocked(unsafe { head.as_ref() }.method.access));
         blocked(access) || (access != Access::Concurrent && head_blocked)
     }
 
@@ -775,16 +770,14 @@ fn next_startable(header: &SlotHeader, concurrency: u16) -> Option<NonNull<Waiti
     let turn = header.mailbox.turn_head();
     let concurrent = header.mailbox.concurrent_head().filter(open).filter(|waiting| {
         // SAFETY: messages in a mailbox are alive.
-        let overtakes = turn.is_some_and(|turn| unsafe {
-            Mailbox::is_before(turn.as_ref().sequence, waiting.as_ref().sequence)
-        });
+        let overtakes =
+            turn.is_some_and(|turn| unsafe { Mailbox::is_before(turn.as_ref().sequence, waiting.as_ref().sequence) });
         !(overtakes && writer_waits(header, concurrency))
     });
     match (turn.filter(open), concurrent) {
         (Some(turn), Some(concurrent)) => {
             // SAFETY: messages in a mailbox are alive.
-            let earlier =
-                unsafe { Mailbox::is_before(turn.as_ref().sequence, concurrent.as_ref().sequence) };
+            let earlier = unsafe { Mailbox::is_before(turn.as_ref().sequence, concurrent.as_ref().sequence) };
             Some(if earlier { turn } else { concurrent })
         }
         (turn, concurrent) => turn.or(concurrent),

@@ -12,6 +12,7 @@ pub mod foreign;
 mod gate;
 mod host;
 mod hosting;
+mod infallible;
 mod lifecycle;
 mod mailbox;
 mod message;
@@ -30,10 +31,9 @@ pub use cell::WakeTarget;
 pub use dispatch::{Answer, AnswerVtable, MessageVtable, Method};
 pub use host::{Entered, Host, HostCounters, HostOptions};
 pub use hosting::{Delivered, Delivery, TypeHost};
+pub use infallible::Infallible;
 pub use lifecycle::{Entity, StartError, StopReason};
-pub use message::{
-    Access, EntityRef, HandledExclusive, HandledShared, Message, MethodInfo, Protocol, Serves,
-};
+pub use message::{Access, EntityRef, HandledExclusive, HandledShared, Message, MethodInfo, Protocol, Serves};
 pub use messenger::{EntityTarget, Messenger};
 pub use options::{EntityDefaults, EntityOptions, Timeout};
 pub use pending::Location;

@@ -37,7 +37,9 @@ pub enum Location {
 /// What became of a pending ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    Free { next: u32 },
+    Free {
+        next: u32,
+    },
     Waiting,
     /// The answer lies in a block.
     Answered(NonNull<u8>),

@@ -175,13 +175,12 @@ pub struct Sleep {
     not_send: PhantomData<*const ()>,
 }
 
-const NOTHING: &AnswerVtable =
-    &AnswerVtable {
-        layout: core::alloc::Layout::new::<()>(),
-        drop: |_| {},
-        decode: |_, _| Ok(()),
-        type_id: core::any::TypeId::of::<()>,
-    };
+const NOTHING: &AnswerVtable = &AnswerVtable {
+    layout: core::alloc::Layout::new::<()>(),
+    drop: |_| {},
+    decode: |_, _| Ok(()),
+    type_id: core::any::TypeId::of::<()>,
+};
 
 impl Future for Sleep {
     type Output = ();

@@ -4,8 +4,8 @@
 //! may wait.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::Ordering;
 use std::sync::PoisonError;
+use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 
@@ -67,10 +67,8 @@ fn shards(table: &ShardTable) -> Value {
 
 fn entities(node: &Node, entity_type: &str, limit: usize) -> Value {
     if !node.type_names.contains(&entity_type) {
-        let text = format!(
-            "there is no entity type `{entity_type}` at this pod; there are: {}",
-            node.type_names.join(", ")
-        );
+        let text =
+            format!("there is no entity type `{entity_type}` at this pod; there are: {}", node.type_names.join(", "));
         return json!({ "error": text });
     }
     let mut found = Vec::new();

@@ -9,6 +9,7 @@ use super::control_thread::{ControlHandle, ControlThread, start_control};
 use super::{Inner, Pod};
 use crate::base::Nanos;
 use crate::client::node::{Node, NodeOptions, TypeMaker, fresh_uid};
+use crate::control::store_state::LeaseMode;
 use crate::control::{ControlConfig, ControlDriver, PodControl, Refusal, Store};
 use crate::engine::{Command, LinkLimits};
 use crate::entity::{Access, Entity, EntityDefaults, EntityOptions, MethodInfo, Protocol, TypeHost};
@@ -146,7 +147,8 @@ impl PodBuilder {
         node.command_all(|| Command::Table(Arc::clone(&table)));
         let hash_seed = table.hash_seed();
         let table = Arc::new(Mutex::new(table));
-        let control: ControlHandle = start_control(control, questions, driver, clock, Arc::clone(&node), Arc::clone(&table))?;
+        let control: ControlHandle =
+            start_control(control, questions, driver, clock, Arc::clone(&node), Arc::clone(&table))?;
         Ok(Pod {
             inner: Arc::new(Inner {
                 node,
@@ -198,7 +200,7 @@ impl PodBuilder {
 fn open_store(config: &Config) -> Result<Box<dyn Store + Send>, StartError> {
     match &config.pod.data_dir {
         Some(directory) => Ok(Box::new(EmbeddedStore::open(directory)?)),
-        None => Ok(Box::new(MemoryStore::default())),
+        None => Ok(Box::new(MemoryStore::new(LeaseMode::WhileOpen))),
     }
 }
 
@@ -228,13 +230,7 @@ fn link_limits(config: &Config) -> LinkLimits {
     }
 }
 
-fn control_config(
-    config: &Config,
-    uid: crate::base::PodUid,
-    address: &str,
-    cores: u16,
-    now: Nanos,
-) -> ControlConfig {
+fn control_config(config: &Config, uid: crate::base::PodUid, address: &str, cores: u16, now: Nanos) -> ControlConfig {
     let unix_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_millis() as u64);
     ControlConfig {
         cluster: config.pod.cluster_name.clone(),

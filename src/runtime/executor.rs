@@ -440,3 +440,19 @@ impl CoreThread {
         Ok(Pump::new(engine, reactor, clock, bell, counters, helpers, &self.options))
     }
 }
+
+/// The processors that this process may run on, in order.
+#[must_use]
+pub fn usable_processors() -> Vec<usize> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")).unwrap_or("0");
+    list.trim().split(',').flat_map(processor_range).collect()
+}
+
+fn processor_range(range: &str) -> std::ops::RangeInclusive<usize> {
+    let (first, last) = range.split_once('-').unwrap_or((range, range));
+    match (first.parse(), last.parse()) {
+        (Ok(first), Ok(last)) => first..=last,
+        _ => 0..=0,
+    }
+}

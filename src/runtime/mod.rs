@@ -29,6 +29,7 @@ pub use counters::{CoreCounters, CounterValues};
 pub use engine_port::{CloseReason, Engine, HELLO_BYTES, SocketCommand};
 pub use executor::{
     CoreContext, CorePlacement, CoresHandle, CoresOptions, CoresPlan, StartError, prepare, start_cores,
+    usable_processors,
 };
 pub use helpers::{HelperGuard, Helpers};
 pub use options::{LinkLimits, PumpOptions, Spin};
