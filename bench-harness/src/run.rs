@@ -22,13 +22,18 @@ const FLOOR_DURATION_MAX: Duration = Duration::from_millis(500);
 
 /// Runs a command line. The code: 0 measured, 1 failed, 3 refused.
 pub fn run(arguments: Arguments) -> ExitCode {
-    match execute(arguments) {
-        Ok(false) => ExitCode::SUCCESS,
-        Ok(true) => ExitCode::from(REFUSED),
-        Err(error) => {
-            eprintln!("atoll-bench: {error:#}");
-            ExitCode::FAILURE
-        }
+    let outcome = execute(arguments);
+    if let Err(error) = &outcome {
+        eprintln!("atoll-bench: {error:#}");
+    }
+    ExitCode::from(exit_code(&outcome))
+}
+
+fn exit_code(outcome: &anyhow::Result<bool>) -> u8 {
+    match outcome {
+        Ok(false) => 0,
+        Ok(true) => REFUSED,
+        Err(_) => 1,
     }
 }
 
@@ -149,4 +154,16 @@ fn write_json(path: &Path, value: &impl serde::Serialize) -> anyhow::Result<()> 
     let mut text = serde_json::to_string_pretty(value)?;
     text.push('\n');
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_result_has_its_own_exit_code() {
+        assert_eq!(exit_code(&Ok(false)), 0);
+        assert_eq!(exit_code(&Ok(true)), 3);
+        assert_eq!(exit_code(&Err(anyhow::anyhow!("broken"))), 1);
+    }
 }

@@ -111,9 +111,9 @@ fn ask(connection: &mut Connection<'_>, shape: &Shape, watch: &Watch, length: Ro
         }
         if !measuring && now.saturating_sub(start) >= warm_up {
             measuring = true;
-            flight.forget();
             mark = Mark::now(watch)?;
             start = clock.ticks();
+            flight.measure_from(start);
         } else if measuring && now.saturating_sub(start) >= duration {
             let usage = mark.until(&Mark::now(watch)?);
             let elapsed = core::time::Duration::from_nanos(clock.ns(now - start));
@@ -127,6 +127,7 @@ struct Flight {
     sent_at: Box<[u64]>,
     first: usize,
     next: usize,
+    measured_from: u64,
     operations: u64,
     latencies: Latencies,
     sampler: Sampler,
@@ -138,6 +139,7 @@ impl Flight {
             sent_at: vec![0; outstanding.next_power_of_two()].into(),
             first: 0,
             next: 0,
+            measured_from: 0,
             operations: 0,
             latencies: Latencies::new(),
             sampler: Sampler::one_in(if outstanding >= 16 { 16 } else { 1 }),
@@ -157,15 +159,18 @@ impl Flight {
     fn answered(&mut self, count: usize, now: u64, clock: &Clock) {
         let mask = self.sent_at.len() - 1;
         for index in self.first..self.first + count {
-            if self.sampler.pick() {
-                self.latencies.record(clock.ns(now.saturating_sub(self.sent_at[index & mask])));
+            let sent_at = self.sent_at[index & mask];
+            if self.sampler.pick() && sent_at >= self.measured_from {
+                self.latencies.record(clock.ns(now.saturating_sub(sent_at)));
             }
         }
         self.first += count;
         self.operations += count as u64;
     }
 
-    fn forget(&mut self) {
+    /// Ends the warm-up. Requests in flight count, but their latency contains our own pause for reading the counters.
+    fn measure_from(&mut self, now: u64) {
+        self.measured_from = now;
         self.operations = 0;
         self.latencies.clear();
     }

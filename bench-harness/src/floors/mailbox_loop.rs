@@ -144,6 +144,8 @@ struct Shared<M> {
     ids: Vec<String>,
     next_id: Cell<usize>,
     operations: Cell<u64>,
+    /// Operations that started before contain the pause at the end of the warm-up.
+    measured_from: Cell<u64>,
     sampler: Cell<Sampler>,
     latencies: RefCell<Latencies>,
 }
@@ -173,7 +175,7 @@ async fn asker<M: Message>(shared: Rc<Shared<M>>, asker: u32, message: M) {
             return;
         }
         core::hint::black_box(Reply { core: &shared.core, asker }.await);
-        if let Some(before) = before {
+        if let Some(before) = before.filter(|before| *before >= shared.measured_from.get()) {
             shared.latencies.borrow_mut().record(clock.since(before));
         }
         shared.operations.set(shared.operations.get() + 1);
@@ -197,6 +199,7 @@ fn ask_with<M: Message>(entities: u32, outstanding: u32, message: M, length: Rou
         ids,
         next_id: Cell::new(0),
         operations: Cell::new(0),
+        measured_from: Cell::new(0),
         sampler: Cell::new(Sampler::for_local(outstanding)),
         latencies: RefCell::new(Latencies::new()),
     });
@@ -225,6 +228,7 @@ fn ask_with<M: Message>(entities: u32, outstanding: u32, message: M, length: Rou
             shared.operations.set(0);
             shared.latencies.borrow_mut().clear();
             mark = mark_here()?;
+            shared.measured_from.set(Clock::get().ticks());
             start = Instant::now();
         } else if measuring && elapsed >= length.duration {
             let usage = mark.until(&mark_here()?);

@@ -159,7 +159,7 @@ impl Floor {
     }
 }
 
-/// What a floor on one thread measured; [`on_processor`] adds the processor time.
+/// What a floor on one thread measured.
 #[derive(Debug)]
 pub struct Measured {
     /// Operations completed in the measured time.

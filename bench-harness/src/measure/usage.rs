@@ -1,7 +1,7 @@
 //! Processor time, interruptions and memory, read from the kernel before and after a round.
 //!
 //! A round that others disturbed says nothing: the host took the processor away (steal), or other threads ran on it
-//! (involuntary switches). Such rounds are repeated, see [`Usage::disturbed`].
+//! (involuntary switches, or a busy thread that stood in line). Such rounds are repeated, see [`Usage::disturbed`].
 #![allow(unsafe_code)]
 
 use std::io;
@@ -15,6 +15,10 @@ const STEAL_SHARE_MAX: f64 = 0.02;
 /// Involuntary switches per second above this number spoil a round: each costs some 5 µs, so 200 of them are a
 /// thousandth of the time, and the p99.9 of a latency begins to be theirs.
 const INVOLUNTARY_PER_SECOND_MAX: f64 = 200.0;
+/// A busy thread that stood in line for a processor longer than this share of the time spoils a round.
+const WAITED_SHARE_MAX: f64 = 0.02;
+/// A thread that used a processor for more than this share of the time is busy: what others wait for is their affair.
+const BUSY_SHARE: f64 = 0.2;
 /// Length of a tick in /proc/stat and /proc/PID/stat: USER_HZ is 100 on every Linux.
 const TICK_NS: u64 = 10_000_000;
 
@@ -35,6 +39,16 @@ pub struct Mark {
     involuntary_switches: u64,
     steal_ns: u64,
     processors: usize,
+    threads: Vec<ThreadMark>,
+}
+
+/// What the scheduler counted of one thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct ThreadMark {
+    process: u32,
+    thread: u32,
+    ran_ns: u64,
+    waited_ns: u64,
 }
 
 /// What was used between two marks.
@@ -46,6 +60,8 @@ pub struct Usage {
     pub involuntary_switches: u64,
     /// How long the host ran somebody else on the watched processors.
     pub steal_ns: u64,
+    /// How long the busy threads were ready to run and had no processor.
+    pub waited_ns: u64,
     /// Time between the marks.
     pub elapsed_ns: u64,
     /// Processors watched.
@@ -56,22 +72,27 @@ impl Mark {
     /// Reads the counters now. A process that has ended counts as zero.
     pub fn now(watch: &Watch) -> io::Result<Self> {
         let (mut cpu_ns, mut involuntary_switches) = own_usage();
+        let mut threads = thread_marks(std::process::id());
         for process in &watch.processes {
+            threads.extend(thread_marks(*process));
             let (cpu, switches) = usage_of(*process);
             cpu_ns += cpu;
             involuntary_switches += switches;
         }
         let steal_ns = steal_ticks(&std::fs::read_to_string("/proc/stat")?, &watch.processors) * TICK_NS;
-        Ok(Self { at: Instant::now(), cpu_ns, involuntary_switches, steal_ns, processors: watch.processors.len() })
+        let processors = watch.processors.len();
+        Ok(Self { at: Instant::now(), cpu_ns, involuntary_switches, steal_ns, processors, threads })
     }
 
     /// What was used since this mark.
     pub fn until(&self, later: &Self) -> Usage {
+        let elapsed_ns = later.at.saturating_duration_since(self.at).as_nanos() as u64;
         Usage {
+            waited_ns: busy_wait_ns(&self.threads, &later.threads, elapsed_ns),
             cpu_ns: later.cpu_ns.saturating_sub(self.cpu_ns),
             involuntary_switches: later.involuntary_switches.saturating_sub(self.involuntary_switches),
             steal_ns: later.steal_ns.saturating_sub(self.steal_ns),
-            elapsed_ns: later.at.saturating_duration_since(self.at).as_nanos() as u64,
+            elapsed_ns,
             processors: self.processors,
         }
     }
@@ -81,9 +102,11 @@ impl Usage {
     /// Whether others disturbed the round so much that it has to be repeated.
     pub fn disturbed(&self) -> bool {
         let seconds = self.elapsed_ns as f64 / 1e9;
-        let steal_max = STEAL_SHARE_MAX * (self.elapsed_ns * self.processors.max(1) as u64) as f64;
+        let time = (self.elapsed_ns * self.processors.max(1) as u64) as f64;
+        let steal_max = STEAL_SHARE_MAX * time;
         // One tick is the resolution, not a finding.
         (self.steal_ns > TICK_NS && self.steal_ns as f64 > steal_max)
+            || self.waited_ns as f64 > WAITED_SHARE_MAX * time
             || (self.involuntary_switches > 20
                 && self.involuntary_switches as f64 > INVOLUNTARY_PER_SECOND_MAX * seconds)
     }
@@ -125,6 +148,28 @@ fn usage_of(process: u32) -> (u64, u64) {
         switches += involuntary(&read("status"));
     }
     (cpu_ns, switches)
+}
+
+fn thread_marks(process: u32) -> Vec<ThreadMark> {
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{process}/task")) else { return Vec::new() };
+    let mark = |task: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        let mut fields = text.split_ascii_whitespace().map(|field| field.parse::<u64>().ok());
+        let thread = task.file_name().to_str()?.parse().ok()?;
+        Some(ThreadMark { process, thread, ran_ns: fields.next()??, waited_ns: fields.next()?? })
+    };
+    tasks.flatten().filter_map(mark).collect()
+}
+
+/// The time in line of all busy threads, added up.
+fn busy_wait_ns(earlier: &[ThreadMark], later: &[ThreadMark], elapsed_ns: u64) -> u64 {
+    let busy = |after: &ThreadMark| {
+        let before = earlier.iter().find(|mark| (mark.process, mark.thread) == (after.process, after.thread));
+        let (ran, waited) = before.map_or((0, 0), |before| (before.ran_ns, before.waited_ns));
+        let ran_ns = after.ran_ns.saturating_sub(ran);
+        (ran_ns as f64 > BUSY_SHARE * elapsed_ns as f64).then(|| after.waited_ns.saturating_sub(waited))
+    };
+    later.iter().filter_map(busy).sum()
 }
 
 fn schedstat_ns(text: &str) -> Option<u64> {
@@ -207,6 +252,17 @@ mod tests {
         assert!(!Usage { involuntary_switches: 50, steal_ns: 2 * TICK_NS, ..calm }.disturbed());
         assert!(Usage { involuntary_switches: 500, ..calm }.disturbed());
         assert!(Usage { steal_ns: 10 * TICK_NS, ..calm }.disturbed());
+        assert!(Usage { waited_ns: 100_000_000, ..calm }.disturbed());
+        assert!(!Usage { waited_ns: 10_000_000, ..calm }.disturbed());
         assert!(!Usage { elapsed_ns: 20_000_000, steal_ns: TICK_NS, ..calm }.disturbed());
+    }
+
+    #[test]
+    fn only_busy_threads_wait_in_line() {
+        let mark = |thread, ran_ns, waited_ns| ThreadMark { process: 1, thread, ran_ns, waited_ns };
+        let earlier = [mark(1, 100, 50), mark(2, 100, 50)];
+        // Thread 1 spun; thread 2 is a helper that waited behind it; thread 3 is new and busy.
+        let later = [mark(1, 900, 60), mark(2, 110, 700), mark(3, 500, 7)];
+        assert_eq!(busy_wait_ns(&earlier, &later, 1_000), 10 + 7);
     }
 }
