@@ -1,0 +1,169 @@
+//! Puts a command together: which scenarios, floor and subject in alternating rounds, report, exit code.
+
+use core::cell::RefCell;
+use core::time::Duration;
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::Context;
+
+use crate::arguments::{Arguments, Command, Common, FloorArguments};
+use crate::drive::{self, Subject};
+use crate::floors::{Floor, bare_ring, entity_start};
+use crate::measure::{RoundLength, check_processor};
+use crate::report::{FloorTable, Machine, ProgressLine, Report, ReportFile, time};
+use crate::rounds::{self, Progress, Round};
+use crate::scenario::{Operation, Place, Scenario, Setting};
+
+/// The exit code of a result that must not be used.
+const REFUSED: u8 = 3;
+/// A floor needs no more than this for a stable figure; the rest of the time belongs to the subject.
+const FLOOR_DURATION_MAX: Duration = Duration::from_millis(500);
+
+/// Runs a command line. The code: 0 measured, 1 failed, 3 refused.
+pub fn run(arguments: Arguments) -> ExitCode {
+    let outcome = execute(arguments);
+    if let Err(error) = &outcome {
+        eprintln!("atoll-bench: {error:#}");
+    }
+    ExitCode::from(exit_code(&outcome))
+}
+
+fn exit_code(outcome: &anyhow::Result<bool>) -> u8 {
+    match outcome {
+        Ok(false) => 0,
+        Ok(true) => REFUSED,
+        Err(_) => 1,
+    }
+}
+
+/// Returns whether a result was refused.
+fn execute(Arguments { command, common }: Arguments) -> anyhow::Result<bool> {
+    match command {
+        None => measure(&Scenario::canonical(), &common.setting(&[]), &common),
+        Some(Command::Ask(load)) => measure(&[load.scenario(Operation::Ask)], &common.setting(&load.pods), &common),
+        Some(Command::Tell(load)) => measure(&[load.scenario(Operation::Tell)], &common.setting(&load.pods), &common),
+        Some(Command::Start(load)) => measure(&[load.scenario(Operation::Start)], &common.setting(&load.pods), &common),
+        Some(Command::Floor(chosen)) => floors(&chosen, &common).map(|()| false),
+        Some(Command::Flame(flame)) => crate::flame::flame(&flame, &common).map(|()| false),
+        Some(Command::Pod(pod)) => drive::pod(&pod).map(|()| false),
+        Some(Command::FloorPeer(peer)) => {
+            bare_ring::peer(peer.cpu, peer.request_bytes, peer.reply_bytes, peer.spin).map(|()| false)
+        }
+        Some(Command::FloorEntityMemory { entities }) => entity_start::print_memory(entities).map(|()| false),
+    }
+}
+
+fn measure(scenarios: &[Scenario], setting: &Setting, common: &Common) -> anyhow::Result<bool> {
+    check_processor(setting.pod_cpu, "--pod-cpu")?;
+    if scenarios.iter().any(|scenario| scenario.place != Place::Local) {
+        check_processor(setting.client_cpu, "--client-cpu")?;
+    }
+    let mut line = ProgressLine::new();
+    let mut reports = Vec::with_capacity(scenarios.len());
+    for scenario in scenarios {
+        reports.push(measure_one(scenario, setting, &mut line).with_context(|| scenario.name())?);
+    }
+    line.clear();
+    println!("{}\n", Machine::read().line());
+    print!("{}", Report::table(&reports));
+    let refused = reports.iter().any(|report| report.refused.is_some());
+    if let (Some(path), Some(file)) = (&common.json, ReportFile::new(reports)) {
+        write_json(path, &file)?;
+    }
+    Ok(refused)
+}
+
+fn measure_one(scenario: &Scenario, setting: &Setting, line: &mut ProgressLine) -> anyhow::Result<Report> {
+    line.show(&format!("{}: starting", scenario.name()));
+    let subject = RefCell::new(Subject::prepare(scenario, setting)?);
+    let floor = setting.floor.then(|| Floor::of(scenario, setting, subject.borrow().frame_bytes()));
+    let length = RoundLength { warm_up: setting.warm_up, duration: setting.duration };
+    let floor_length = RoundLength { duration: setting.duration.min(FLOOR_DURATION_MAX), ..length };
+    let mut floor_round = || {
+        let floor = floor.as_ref().context("no floor was chosen")?;
+        subject.borrow_mut().pause();
+        floor.round(floor_length)
+    };
+    let mut subject_round = || subject.borrow_mut().round(length);
+    let rounds = rounds::run(
+        setting.rounds,
+        if setting.floor { Some(&mut floor_round) } else { None },
+        &mut subject_round,
+        &mut |at, last| line.show(&progress_text(&scenario.name(), at, last)),
+    )?;
+    let mut report = Report::new(scenario, setting, floor.as_ref(), &rounds);
+    if let (Some(Floor::EntityStart { entities, .. }), Some(floor)) = (&floor, &mut report.floor) {
+        floor.bytes_per_entity = Some(entity_start::bytes_per_entity(*entities)?);
+    }
+    subject.into_inner().finish()?;
+    Ok(report)
+}
+
+fn progress_text(name: &str, at: Progress, last: Option<&Round>) -> String {
+    let part = if at.floor { "floor" } else { "atoll" };
+    let repeats =
+        if at.repeats > 0 { format!(", repeat {}: disturbed by other load", at.repeats) } else { String::new() };
+    let last = last.map_or_else(String::new, |last| {
+        let p50 = last.subject.latencies.percentiles().p50 as f64;
+        format!(", last {} per operation, p50 {}", time(last.subject.ns_per_operation()), time(p50))
+    });
+    format!("{name}: round {} of {}, {part}{repeats}{last}", at.round, at.rounds)
+}
+
+/// Only the floors, in alternating rounds.
+fn floors(chosen: &FloorArguments, common: &Common) -> anyhow::Result<()> {
+    let mut setting = common.setting(&[]);
+    setting.duration = common.duration.unwrap_or(FLOOR_DURATION_MAX);
+    let floors = chosen.floors(common);
+    check_processor(setting.pod_cpu, "--pod-cpu")?;
+    if floors.iter().any(|floor| matches!(floor, Floor::BareRing { .. } | Floor::SpscPingPong { .. })) {
+        check_processor(setting.client_cpu, "--client-cpu")?;
+    }
+    let length = RoundLength { warm_up: setting.warm_up.min(setting.duration), duration: setting.duration };
+    let mut line = ProgressLine::new();
+    let mut rounds: Vec<Vec<Round>> = vec![Vec::new(); floors.len()];
+    for number in 1..=setting.rounds {
+        for (floor, rounds) in floors.iter().zip(&mut rounds) {
+            let mut once = || floor.round(length);
+            rounds.extend(rounds::run(1, None, &mut once, &mut |at, _| {
+                line.show(&progress_text(
+                    &floor.title(),
+                    Progress { round: number, rounds: setting.rounds, floor: true, ..at },
+                    None,
+                ));
+            })?);
+        }
+    }
+    let mut table = FloorTable::new(&floors, &rounds);
+    for (floor, report) in floors.iter().zip(&mut table.floors) {
+        if let Floor::EntityStart { entities, .. } = floor {
+            report.bytes_per_entity = Some(entity_start::bytes_per_entity(*entities)?);
+        }
+    }
+    line.clear();
+    println!("{}\n", table.machine.line());
+    print!("{}", table.text());
+    if let Some(path) = &common.json {
+        write_json(path, &table)?;
+    }
+    Ok(())
+}
+
+fn write_json(path: &Path, value: &impl serde::Serialize) -> anyhow::Result<()> {
+    let mut text = serde_json::to_string_pretty(value)?;
+    text.push('\n');
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_result_has_its_own_exit_code() {
+        assert_eq!(exit_code(&Ok(false)), 0);
+        assert_eq!(exit_code(&Ok(true)), 3);
+        assert_eq!(exit_code(&Err(anyhow::anyhow!("broken"))), 1);
+    }
+}

@@ -1,0 +1,66 @@
+//! The program as a user runs it: real processes, real rings.
+
+use std::process::{Command, Output};
+
+fn atoll_bench(line: &str) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_atoll-bench"))
+        .args(line.split_whitespace())
+        .output()
+        .expect("the program of this package is built for its tests")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn the_bare_ring_runs_between_two_processes_and_is_written_as_json() {
+    let folder = std::env::temp_dir().join(format!("atoll-bench-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).unwrap();
+    let file = folder.join("floor.json");
+    // Both processes on one processor: they must sleep, not spin.
+    let output = atoll_bench(&format!(
+        "floor bare-ring --outstanding 8 --request-bytes 100 --reply-bytes 40 --pod-cpu 0 --client-cpu 0 --spin 0 \
+         --rounds 1 --duration 30ms --warm-up 5ms --json {}",
+        file.display()
+    ));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(text(&output.stdout).contains("bare ring, 100+40 B, 8 outstanding"), "{}", text(&output.stdout));
+    let json: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let floor = &json["floors"][0];
+    assert_eq!(floor["name"], "bare_ring");
+    assert!(floor["operations_per_second"].as_f64() > Some(0.0), "{floor}");
+    assert!(floor["latency_ns"]["p99"].as_u64() >= floor["latency_ns"]["p50"].as_u64(), "{floor}");
+    assert!(floor["cpu_ns_per_operation"].as_f64() > Some(0.0), "both processes are counted: {floor}");
+}
+
+#[test]
+fn a_fresh_process_tells_the_memory_of_an_entity() {
+    let output = atoll_bench("floor entity-start --entities 100k --rounds 1");
+    let shown = text(&output.stdout);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(shown.contains("longest pause") && shown.contains("bytes per entity"), "{shown}");
+}
+
+#[test]
+fn help_has_examples_and_names_the_exit_codes() {
+    let shown = text(&atoll_bench("--help").stdout);
+    assert!(shown.contains("Examples:") && shown.contains("3 refused"), "{shown}");
+    assert!(!shown.contains("floor-peer"), "internal commands are hidden: {shown}");
+}
+
+#[test]
+fn wrong_arguments_end_with_2_and_failures_with_1() {
+    assert_eq!(atoll_bench("ask --rate fast").status.code(), Some(2));
+    let output = atoll_bench("floor mailbox-loop --pod-cpu 1000");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("--pod-cpu"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn an_unknown_flame_graph_is_answered_with_the_known_ones() {
+    let output = atoll_bench("flame nothing");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("ask-remote-64"), "{}", text(&output.stderr));
+}
