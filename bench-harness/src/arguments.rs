@@ -74,6 +74,13 @@ pub enum Command {
         #[arg(long, value_parser = count)]
         entities: u32,
     },
+    /// Memory of the subject's entities, measured in a fresh process.
+    #[command(hide = true)]
+    SubjectEntityMemory {
+        /// Entities started.
+        #[arg(long, value_parser = count)]
+        entities: u32,
+    },
 }
 
 /// What is common to all measurements.

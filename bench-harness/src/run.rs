@@ -50,6 +50,7 @@ fn execute(Arguments { command, common }: Arguments) -> anyhow::Result<bool> {
         Some(Command::FloorPeer(peer)) => {
             bare_ring::peer(peer.cpu, peer.request_bytes, peer.reply_bytes, peer.spin).map(|()| false)
         }
+        Some(Command::SubjectEntityMemory { entities }) => drive::print_entity_memory(entities).map(|()| false),
         Some(Command::FloorEntityMemory { entities }) => entity_start::print_memory(entities).map(|()| false),
     }
 }

@@ -38,4 +38,4 @@ pub use messenger::{EntityTarget, Messenger};
 pub use options::{EntityDefaults, EntityOptions, Timeout};
 pub use pending::Location;
 pub use router::{Outbound, Router, Sent};
-pub use scope::{Gone, Scope, Sleep, sleep};
+pub use scope::{Gone, Scope, Sleep, sleep, spawn};

@@ -161,6 +161,14 @@ impl Drop for LeaveOnDrop<'_> {
     }
 }
 
+/// Runs a future on the core of the calling code (a handler, a task) until it ends or the core stops.
+///
+/// # Errors
+/// On a thread that is no core; use `Pod::spawn_on` there.
+pub fn spawn(future: impl Future<Output = ()> + 'static) -> Result<(), Gone> {
+    Host::with_current(|host| host.map(|host| host.spawn(future)).ok_or(Gone))
+}
+
 /// Waits on the core that polls it first.
 pub fn sleep(duration: Duration) -> Sleep {
     Sleep { duration, waiting: None, not_send: PhantomData }
