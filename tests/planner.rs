@@ -256,7 +256,7 @@ fn inputs() -> impl Strategy<Value = PlannerInput> {
 }
 
 fn check(checker: Checker, planner: Planner) -> Result<(), String> {
-    let mut runner = TestRunner::new(Config { cases: 1024, failure_persistence: None, ..Config::default() });
+    let mut runner = TestRunner::new(Config { cases: 400, failure_persistence: None, ..Config::default() });
     let outcome = runner.run(&inputs(), |input| checker(planner, &input).map_err(TestCaseError::fail));
     outcome.map_err(|error| error.to_string())
 }

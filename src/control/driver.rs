@@ -4,16 +4,21 @@
 //! [`ControlDriver::tick`] at the latest at [`ControlDriver::next_wake`], and [`ControlDriver::stop`] at the end. The
 //! clock and the pause are the caller's, so the driver is pure.
 
+use core::time::Duration;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::membership::{ControlEffect, ControlEvent, ControlNotice, PodControl, Refusal, Step};
+use super::config::Refusal;
+use super::membership::{ControlEffect, ControlEvent, ControlNotice, PodControl, Step};
 use super::store::{Store, StoreEvent};
 use crate::base::{Nanos, ShardId};
 use crate::sharding::ShardTable;
 
 /// Events handled by one call; what is left is handled by the next one.
 const EVENTS_PER_CALL_MAX: usize = 65_536;
+
+/// Shortest pause while a pod starts: whatever is due, the processor is not kept busy with waiting.
+const START_PAUSE_MIN: Duration = Duration::from_millis(1);
 
 /// Why a pod did not start.
 #[derive(Debug, thiserror::Error)]
@@ -80,8 +85,8 @@ impl<S: Store> ControlDriver<S> {
             if now >= deadline {
                 return Err(self.timed_out());
             }
-            let due = now + super::RETRY_PAUSE;
-            pause(due.min(self.control.next_wake().max(now)).min(deadline));
+            let (soonest, latest) = (now + START_PAUSE_MIN, now + super::RETRY_PAUSE);
+            pause(self.control.next_wake().clamp(soonest, latest).min(deadline));
             notices = self.run(ControlEvent::Tick, clock());
         }
     }

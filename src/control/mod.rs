@@ -12,6 +12,7 @@
 //! lease, only if there is none, so two owners cannot exist; the token of a shard is the revision at which its record
 //! was created (plus the cluster's base), so a later owner has a larger one; a pod is frozen before its lease can lapse.
 
+pub mod config;
 pub mod driver;
 pub mod keys;
 pub mod membership;
@@ -23,11 +24,15 @@ pub mod store;
 pub mod store_state;
 pub mod view;
 
+#[cfg(test)]
+mod tests;
+
 use core::time::Duration;
 
+pub use config::{ControlConfig, Refusal};
 pub use driver::{ControlDriver, StartError};
 pub use keys::{KeySpace, RecordKey};
-pub use membership::{ControlConfig, ControlEffect, ControlEvent, ControlNotice, PodControl, Refusal};
+pub use membership::{ControlEffect, ControlEvent, ControlNotice, PodControl};
 pub use memory::MemoryStore;
 pub use planner::{Move, Plan, PlannerInput, PlannerPod, plan};
 pub use store::{Store, StoreError, StoreEvent, StoreRequest, StoreResponse};

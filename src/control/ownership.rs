@@ -86,10 +86,9 @@ impl PodControl {
             wake = wake.min(state.retry_at);
         }
         if settled && self.is_manager() {
-            wake = wake.min(state.rebalance_at.unwrap_or(Nanos::NEVER));
-            if self.plan_is_outdated() {
-                wake = wake.min(state.plan_at);
-            }
+            let plan_at = if self.plan_is_outdated() { state.plan_at } else { Nanos::NEVER };
+            let rebalance_at = state.rebalance_at.unwrap_or(Nanos::NEVER).max(state.plan_at);
+            wake = wake.min(plan_at.min(rebalance_at).max(state.retry_at));
         }
         if let Some(since) = state.held_since {
             wake = wake.min(since + PUBLISH_HOLD_MAX);
