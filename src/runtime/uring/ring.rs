@@ -198,7 +198,7 @@ impl<P: Copy> Ring<P> {
         loop {
             let count = self.refill();
             match self.enter_once(count) {
-                Ok(_) if !self.waiting.is_empty() => {}
+                Ok(taken) if taken > 0 && !self.waiting.is_empty() => {}
                 Ok(_) => return Ok(()),
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EINTR) => {}
@@ -238,7 +238,7 @@ impl<P: Copy> Ring<P> {
                 0,
                 flags,
                 std::ptr::null::<libc::sigset_t>(),
-                0,
+                0_usize,
             )
         };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as u32) }
