@@ -26,8 +26,8 @@ use crate::runtime::operations::{OperationId, Operations};
 const SUBMISSIONS: u32 = 256;
 /// Entries of the completion queue. When it is full the kernel keeps the rest and ends multishot operations, which are re-armed.
 const COMPLETIONS: u32 = 4096;
-/// Largest single send: the length of an operation is 32 bits, and a multiple of a page below that is what the kernel takes.
-const SEND_BYTES_MAX: usize = 1 << 30;
+/// Largest single send. A larger output goes in pieces, so that one link does not keep the kernel, and thereby this core, for long.
+const SEND_BYTES_MAX: usize = 1 << 20;
 
 const ENTER_GETEVENTS: u32 = 1;
 const ENTER_REGISTERED_RING: u32 = 1 << 4;
