@@ -1,9 +1,9 @@
 //! One thread per core: executor, ring, clock, and the loop that drives an engine.
 //!
 //! Called by `pod` and `client`, which implement [`Engine`] and start the cores with [`executor::prepare`]. What lives here:
-//! [`engine_port`] (what the loop drives), [`pump`] (the loop), [`reactor`] (links over the ring, safe code),
+//! [`engine_port`] (what the loop drives), [`pump`] (the loop), `reactor` (links over the ring, safe code),
 //! [`uring`] (the only system calls made by hand), [`clock`], [`counters`], [`executor`] (threads) and [`watchdog`].
-//! The bookkeeping that decides when memory or a descriptor may be reused ([`operations`], [`links`], [`greetings`])
+//! The bookkeeping that decides when memory or a descriptor may be reused (`operations`, `links`, `greetings`)
 //! does no I/O, so that Miri and property tests run it.
 //!
 //! Invariants: a ring and everything in it stay on the thread that made them; a descriptor is closed only when no operation

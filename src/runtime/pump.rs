@@ -5,6 +5,7 @@
 //! fences, looks once more at everything, and only then waits for the bell.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::rc::Rc;
@@ -58,7 +59,7 @@ pub(crate) struct Pump<E: Engine> {
     last_pass: Nanos,
     idle_since: Nanos,
     stop_by: Option<Nanos>,
-    unresolved: Vec<(LinkId, String)>,
+    unresolved: VecDeque<(LinkId, String)>,
     resolved: Resolved,
     helpers: Helpers,
     /// Lookups among the helpers.
@@ -93,7 +94,7 @@ impl<E: Engine> Pump<E> {
             last_pass: now,
             idle_since: now,
             stop_by: None,
-            unresolved: Vec::new(),
+            unresolved: VecDeque::new(),
             resolved: Resolved::default(),
             helpers,
             resolving: 0,
@@ -130,8 +131,6 @@ impl<E: Engine> Pump<E> {
     /// Turns until there is a reason to leave the hot loop.
     fn turns(&mut self) -> io::Result<Next> {
         let executor = glommio::executor();
-        let factor = if self.helpers.running() > 0 { 1 } else { IDLE_PASS_FACTOR };
-        let pass_at = self.last_pass + self.pass * factor;
         let mut now = self.clock.now();
         loop {
             let busy = self.turn(now)?;
@@ -147,7 +146,7 @@ impl<E: Engine> Pump<E> {
             if self.engine.stopped() && self.may_stop(end) {
                 return Ok(Next::Stop);
             }
-            if end >= pass_at || executor.need_preempt() {
+            if end.since(self.last_pass) >= self.pass_after() || executor.need_preempt() {
                 return Ok(Next::Pass);
             }
             if !busy && self.spin.is_some_and(|spin| end.since(self.idle_since) >= spin) {
@@ -155,6 +154,11 @@ impl<E: Engine> Pump<E> {
             }
             now = end;
         }
+    }
+
+    #[inline]
+    fn pass_after(&self) -> Duration {
+        if self.helpers.running() > 0 { self.pass } else { self.pass * IDLE_PASS_FACTOR }
     }
 
     /// One turn. True if it did something.
@@ -190,13 +194,12 @@ impl<E: Engine> Pump<E> {
     /// Moves names to the helpers and addresses from them.
     #[inline]
     fn resolve(&mut self) -> bool {
-        let mut names = self.reactor.take_unresolved();
-        self.unresolved.append(&mut names);
+        self.unresolved.extend(self.reactor.take_unresolved());
         if self.unresolved.is_empty() && self.resolving == 0 {
             return false;
         }
         while self.resolving < RESOLVING_MAX
-            && let Some((link, name)) = self.unresolved.pop()
+            && let Some((link, name)) = self.unresolved.pop_front()
         {
             self.spawn_resolver(link, name);
         }
@@ -244,6 +247,7 @@ impl<E: Engine> Pump<E> {
         self.reactor.enable_bell(true);
         fence(Ordering::SeqCst);
         let news = self.reactor.ready()
+            || self.reactor.has_submissions()
             || self.engine.has_work()
             || !self.resolved.borrow().is_empty()
             || self.engine.stopped()

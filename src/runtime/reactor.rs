@@ -120,6 +120,11 @@ impl Reactor {
         self.ring.ready()
     }
 
+    /// Is there anything that the kernel has not been told of? (It may refuse for a moment.)
+    pub fn has_submissions(&self) -> bool {
+        self.ring.has_submissions()
+    }
+
     /// Has completions ring the bell, or not.
     pub fn enable_bell(&mut self, enabled: bool) {
         self.ring.enable_bell(enabled);
@@ -420,6 +425,10 @@ impl Reactor {
     }
 
     fn watch(&mut self, link: LinkId, deadline: Nanos) {
+        if self.timed.len() >= 2 * self.limits.links_max {
+            // Links that opened or went meanwhile are still in the list.
+            self.timed.retain(|link| self.links.deadline(*link) != Nanos::NEVER);
+        }
         self.timed.push(link);
         self.sweep_at = self.sweep_at.min(deadline);
     }

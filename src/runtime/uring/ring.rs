@@ -26,8 +26,8 @@ use crate::runtime::operations::{OperationId, Operations};
 const SUBMISSIONS: u32 = 256;
 /// Entries of the completion queue. When it is full the kernel keeps the rest and ends multishot operations, which are re-armed.
 const COMPLETIONS: u32 = 4096;
-/// Largest single send: the length of an operation is 32 bits, and a multiple of a page below that is what the kernel takes.
-const SEND_BYTES_MAX: usize = 1 << 30;
+/// Largest single send. A larger output goes in pieces, so that one link does not keep the kernel, and thereby this core, for long.
+const SEND_BYTES_MAX: usize = 1 << 20;
 
 const ENTER_GETEVENTS: u32 = 1;
 const ENTER_REGISTERED_RING: u32 = 1 << 4;
@@ -198,7 +198,7 @@ impl<P: Copy> Ring<P> {
         loop {
             let count = self.refill();
             match self.enter_once(count) {
-                Ok(_) if !self.waiting.is_empty() => {}
+                Ok(taken) if taken > 0 && !self.waiting.is_empty() => {}
                 Ok(_) => return Ok(()),
                 Err(error) => match error.raw_os_error() {
                     Some(libc::EINTR) => {}
@@ -238,7 +238,7 @@ impl<P: Copy> Ring<P> {
                 0,
                 flags,
                 std::ptr::null::<libc::sigset_t>(),
-                0,
+                0_usize,
             )
         };
         if result < 0 { Err(io::Error::last_os_error()) } else { Ok(result as u32) }

@@ -68,7 +68,7 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     Ok(listener)
 }
 
-/// A socket that [`Ring::connect`](super::ring::Ring::connect) can connect to an address.
+/// A socket that `Ring::connect` can connect to an address.
 ///
 /// # Errors
 /// When there is no descriptor left or the address family is not supported.
