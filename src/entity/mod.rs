@@ -32,11 +32,9 @@ pub use host::{Entered, Host, HostCounters, HostOptions};
 pub use hosting::{Delivered, Delivery, TypeHost};
 pub use infallible::Infallible;
 pub use lifecycle::{Entity, StartError, StopReason};
-pub use message::{
-    Access, EntityRef, HandledExclusive, HandledShared, Message, MethodInfo, Protocol, Serves,
-};
+pub use message::{Access, EntityRef, HandledExclusive, HandledShared, Message, MethodInfo, Protocol, Serves};
 pub use messenger::{EntityTarget, Messenger};
 pub use options::{EntityDefaults, EntityOptions, Timeout};
 pub use pending::Location;
-pub use router::{Outbound, Router, Sent};
+pub use router::{Encode, Outbound, Router, Sent};
 pub use scope::{Gone, Scope, Sleep, sleep};

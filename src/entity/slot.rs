@@ -184,7 +184,8 @@ impl SlotArena {
 
     /// Takes a free slot for an id and puts it into the table, in phase `Starting`.
     pub(super) fn activate(&self, hash: u64, id: EntityId, shard: ShardId) -> NonNull<SlotHeader> {
-        let slot = self.free.borrow_mut().pop().unwrap_or_else(|| self.grow());
+        let free = self.free.borrow_mut().pop();
+        let slot = free.unwrap_or_else(|| self.grow());
         // SAFETY: a free slot is initialised and nobody refers to its id.
         let header = unsafe {
             *slot.as_ref().id.get() = id;
