@@ -5,7 +5,6 @@ struct User {
 
 #[atoll::protocol(json)]
 trait Guild {
-    async fn join(&mut self, user: User);
     async fn first(&self) -> User;
 }
 

@@ -97,7 +97,9 @@ fn a_start_that_fails_is_told_to_all_who_wait() {
             let asks = [core.start(probe.add(1)), core.start(probe.sum())];
             signal("loaded").fire();
             core.run();
-            asks.map(|ask| assert_eq!(cluster(ask.take()), ClusterError::EntityDefect));
+            for ask in asks {
+                assert_eq!(cluster(ask.take()), ClusterError::EntityDefect);
+            }
             assert_eq!(core.host().live_entities(), 0);
             world(|world| *world = World::default());
             assert_eq!(core.block(probe.add(1)), Ok(1), "the next message tries again");

@@ -6,6 +6,10 @@ use atoll::ClusterError;
 
 use crate::probe::*;
 
+fn fire_all(names: &[&str]) {
+    names.iter().for_each(|name| signal(name).fire());
+}
+
 const LONG: Duration = Duration::from_secs(1);
 const SHORT: Duration = Duration::from_millis(50);
 
@@ -68,7 +72,7 @@ fn dropping_an_ask_takes_its_message_out_of_the_mailbox() {
     assert!(core.poll(&mut second).is_none() && core.poll(&mut third).is_none());
     core.drop(second);
     core.drop(third);
-    ["a", "b", "c"].map(|name| signal(name).fire());
+    fire_all(&["a", "b", "c"]);
     core.run();
     assert!(first.take().is_some());
     assert_eq!(lines(), ["start p", "+a", "-a", "+c", "-c"], "the uninterruptible one stays");
@@ -149,7 +153,7 @@ fn interruption_at_every_point_leaves_nothing_behind() {
                     assert!(core.poll(&mut ask).is_some());
                 }
                 core.drop(ask);
-                ["blocker", "hold x", "hold y"].map(|name| signal(name).fire());
+                fire_all(&["blocker", "hold x", "hold y"]);
                 core.run();
                 assert!(others.iter().all(|other| other.take() == Some(Ok(()))));
                 assert!(blocker.is_none_or(|blocker| blocker.take() == Some(Ok(()))));
