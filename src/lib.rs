@@ -50,4 +50,7 @@ pub mod private {
 
     pub use crate::entity::Infallible;
     pub use crate::wire::schema;
+
+    /// Compiles for types that may travel.
+    pub const fn travels<T: crate::Wire>() {}
 }

@@ -4,3 +4,8 @@
 fn what_cannot_travel_does_not_compile() {
     trybuild::TestCases::new().compile_fail("tests/compile_fail/wire_*.rs");
 }
+
+#[test]
+fn what_is_no_protocol_does_not_compile() {
+    trybuild::TestCases::new().compile_fail("tests/compile_fail/protocol_*.rs");
+}

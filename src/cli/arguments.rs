@@ -369,7 +369,7 @@ mod tests {
     fn flags_of_a_cluster_may_stand_on_either_side_of_the_subcommand() {
         for line in ["atoll ctl --pods 1.2.3.4:5 --json pods", "atoll ctl pods --json --pods 1.2.3.4:5"] {
             let Command::Ctl(ctl) = Arguments::try_parse_from(line.split(' ')).unwrap().command else { panic!() };
-            assert_eq!(ctl.client.pods, ["1.2.3.4:5".parse().unwrap()], "{line}");
+            assert_eq!(ctl.client.pods, ["1.2.3.4:5".parse::<SocketAddr>().unwrap()], "{line}");
             assert!(ctl.json);
         }
     }

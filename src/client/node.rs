@@ -272,10 +272,13 @@ fn make_core(
     })
 }
 
+/// The sending end of a queue, and the doorbell at its other end.
+type Outgoing = (Producer<Parcel>, Arc<Doorbell>);
+
 /// A queue for each ordered pair of cores.
 fn connect_cores(doorbells: &[Arc<Doorbell>], inboxes: &[Arc<ForeignInbox<Command>>]) -> Vec<CoreQueues> {
     let cores = doorbells.len();
-    let mut to: Vec<Vec<Option<(Producer<Parcel>, Arc<Doorbell>)>>> = empty(cores);
+    let mut to: Vec<Vec<Option<Outgoing>>> = empty(cores);
     let mut from: Vec<Vec<Option<Consumer<Parcel>>>> = empty(cores);
     for sender in 0..cores {
         for receiver in (0..cores).filter(|receiver| *receiver != sender) {

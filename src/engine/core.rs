@@ -190,7 +190,7 @@ impl Core {
         let mut ran = 0_u32;
         while self.host.run_one() {
             ran += 1;
-            if ran % CHECKPOINT == 0 {
+            if ran.is_multiple_of(CHECKPOINT) {
                 let now = clock();
                 self.host.set_now(now);
                 if now >= until || news() {

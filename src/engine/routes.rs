@@ -349,12 +349,9 @@ impl Routes {
         peer.touched.set(true);
         EngineCounters::add(&self.counters.parcels_sent, 1);
         let mut overflow = peer.overflow.borrow_mut();
-        if overflow.is_empty() {
-            match peer.producer.borrow_mut().push(parcel) {
-                Ok(()) => return,
-                Err(parcel) => overflow.push_back(parcel),
-            }
-        } else {
+        if !overflow.is_empty() {
+            overflow.push_back(parcel);
+        } else if let Err(parcel) = peer.producer.borrow_mut().push(parcel) {
             overflow.push_back(parcel);
         }
     }

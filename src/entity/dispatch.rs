@@ -20,7 +20,7 @@ use core::task::{Context, Poll};
 use std::panic::catch_unwind;
 
 pub use super::call::Call;
-use super::call::ReplyTo;
+use super::call::{CallChain, ReplyTo};
 use super::cell::{CellHeader, CellVtable, borrowed_waker, close};
 use super::host::Host;
 use super::lifecycle::Entity;
@@ -120,6 +120,9 @@ pub enum Started {
 
 type Start = unsafe fn(&Host, NonNull<SlotHeader>, &'static Method, *mut (), Call, *mut ()) -> Started;
 
+/// Takes over a message that lies at a pointer.
+type Consumer<'a> = &'a mut dyn FnMut(*mut ());
+
 /// How one message is handled by one entity type.
 pub struct Method {
     /// The message.
@@ -128,7 +131,7 @@ pub struct Method {
     pub access: Access,
     pub(super) name: &'static str,
     /// Decodes a message from a frame and hands it over; it is consumed.
-    pub(super) decode: unsafe fn(&[u8], &mut dyn FnMut(*mut ())) -> Result<(), CodecError>,
+    pub(super) decode: unsafe fn(&[u8], Consumer<'_>) -> Result<(), CodecError>,
     pub(super) start: Start,
     pub(super) may_load: unsafe fn(&dyn Any, *const ()) -> bool,
     pub(super) json: Option<&'static JsonVtable>,
@@ -136,7 +139,7 @@ pub struct Method {
 
 /// How a message is called in JSON.
 pub struct JsonVtable {
-    pub(super) decode: unsafe fn(&str, &mut dyn FnMut(*mut ())) -> Result<(), String>,
+    pub(super) decode: unsafe fn(&str, Consumer<'_>) -> Result<(), String>,
     pub(super) encode: unsafe fn(*const ()) -> Result<Result<String, String>, String>,
 }
 
@@ -240,7 +243,7 @@ unsafe fn start_exclusive<S: Entity, M: HandledExclusive<S>>(
     // SAFETY: the message is initialised and ours; the slot has a state of type `S`; the gate was entered for writing,
     // so until the future is dropped nobody else refers to the state.
     let (message, state) = unsafe { (message.cast::<M>().read(), &mut *state_pointer::<S>(slot)) };
-    start::<M, _>(host, slot, method, call, out, message.handle(state))
+    start::<M, _>(host, slot, method, call, out, move || message.handle(state))
 }
 
 unsafe fn start_shared<S: Entity, M: HandledShared<S>>(
@@ -253,7 +256,7 @@ unsafe fn start_shared<S: Entity, M: HandledShared<S>>(
 ) -> Started {
     // SAFETY: as in `start_exclusive`; the gate was entered for reading, so there is no writer.
     let (message, state) = unsafe { (message.cast::<M>().read(), &*state_pointer::<S>(slot)) };
-    start::<M, _>(host, slot, method, call, out, message.handle(state))
+    start::<M, _>(host, slot, method, call, out, move || message.handle(state))
 }
 
 /// What the engine knows of a handler that runs; the future follows.
@@ -291,26 +294,24 @@ fn start<M: Message, F: Future<Output = Answer<M>>>(
     method: &'static Method,
     call: Call,
     out: *mut (),
-    future: F,
+    make: impl FnOnce() -> F,
 ) -> Started {
     let cell = host.pool().take(Layout::new::<HandlerCell<M, F>>()).cast::<HandlerCell<M, F>>();
     // SAFETY: the block has the layout of the cell.
     unsafe {
-        cell.write(HandlerCell {
-            head: HandlerHead {
-                header: CellHeader::new(host.wake_target(), HandlerCell::<M, F>::VTABLE),
-                slot,
-                method,
-                call: core::cell::Cell::new(call),
-                call_id: host.next_call_id(),
-                outer: core::cell::Cell::new(None),
-            },
-            future: UnsafeCell::new(ManuallyDrop::new(future)),
-            marker: core::marker::PhantomData,
+        (&raw mut (*cell.as_ptr()).head).write(HandlerHead {
+            header: CellHeader::new(host.wake_target(), HandlerCell::<M, F>::VTABLE),
+            slot,
+            method,
+            call: core::cell::Cell::new(call),
+            call_id: host.next_call_id(),
+            outer: core::cell::Cell::new(None),
         });
     }
-    // SAFETY: the cell was just made.
-    match unsafe { poll_once::<M, F>(host, cell) } {
+    // SAFETY: the cell was just made, but for the future, which is written before anything reads it. It is made only
+    // now, since an entity may do (and panic) anything before it returns its future.
+    let polled = unsafe { poll_once::<M, F>(host, cell, |future| future.write(ManuallyDrop::new(make()))) };
+    match polled {
         Polled::Pending => {
             // SAFETY: the cell is alive until it is removed, and in no list.
             unsafe { slot.as_ref().handlers.insert(cell.cast()) };
@@ -344,19 +345,26 @@ enum Polled<T> {
     Panicked,
 }
 
-/// Polls the future once. Unless it is pending, it is dropped afterwards.
+/// Polls the future once, after `prepare` has put it there if it is not. Unless it is pending, it is dropped afterwards.
 #[inline(always)]
 unsafe fn poll_once<M: Message, F: Future<Output = Answer<M>>>(
     host: &Host,
     cell: NonNull<HandlerCell<M, F>>,
+    prepare: impl FnOnce(*mut ManuallyDrop<F>),
 ) -> Polled<Answer<M>> {
-    // SAFETY: the cell is alive and the future in it too; it never moves. Only one poll of it is on the stack, since
-    // a cell is polled by its start or from the ready queue, never from inside its own poll.
-    let (head, future) = unsafe { (&cell.as_ref().head, Pin::new_unchecked(&mut **cell.as_ref().future.get())) };
+    // SAFETY: the cell is alive, and so is its head; the future is only pointed to.
+    let (head, future) = unsafe { (&(*cell.as_ptr()).head, UnsafeCell::raw_get(&raw const (*cell.as_ptr()).future)) };
     // SAFETY: the engine's reference lives until `close`.
     let waker = unsafe { borrowed_waker(cell.cast()) };
+    let mut exists = false;
     host.enter_handler(head);
-    let polled = catch_unwind(AssertUnwindSafe(|| future.poll(&mut Context::from_waker(&waker))));
+    let polled = catch_unwind(AssertUnwindSafe(|| {
+        prepare(future);
+        exists = true;
+        // SAFETY: the future is there and never moves. Only one poll of it is on the stack, since a cell is polled by
+        // its start or from the ready queue, never from inside its own poll.
+        unsafe { Pin::new_unchecked(&mut **future) }.poll(&mut Context::from_waker(&waker))
+    }));
     let polled = match polled {
         Ok(Poll::Pending) => {
             host.leave_handler(head);
@@ -368,8 +376,12 @@ unsafe fn poll_once<M: Message, F: Future<Output = Answer<M>>>(
             Polled::Panicked
         }
     };
-    // SAFETY: the future is not used again.
-    let dropped = catch_unwind(AssertUnwindSafe(|| unsafe { ManuallyDrop::drop(&mut *cell.as_ref().future.get()) }));
+    let dropped = catch_unwind(AssertUnwindSafe(|| {
+        if exists {
+            // SAFETY: the future is there and not used again.
+            unsafe { ManuallyDrop::drop(&mut *future) };
+        }
+    }));
     host.leave_handler(head);
     match dropped {
         Ok(()) => polled,
@@ -384,7 +396,8 @@ unsafe fn poll_once<M: Message, F: Future<Output = Answer<M>>>(
 unsafe fn poll_handler<M: Message, F: Future<Output = Answer<M>>>(host: &Host, cell: NonNull<CellHeader>) {
     // SAFETY: the vtable belongs to cells of exactly this type.
     let typed = cell.cast::<HandlerCell<M, F>>();
-    let polled = unsafe { poll_once::<M, F>(host, typed) };
+    // SAFETY: the engine polls live cells only.
+    let polled = unsafe { poll_once::<M, F>(host, typed, |_| ()) };
     // SAFETY: the cell is alive: nothing but this function ends a handler while it is polled.
     let head = unsafe { &typed.as_ref().head };
     let (slot, method, reply_to) = (head.slot, head.method, head.call.get().reply_to);
@@ -488,7 +501,9 @@ fn start_entity<S: Entity>(host: &Host, slot: NonNull<SlotHeader>) {
     let id = unsafe { &*slot.as_ptr() }.id.get();
     let scope = super::scope::Scope::<S>::new(host, slot);
     // SAFETY: as above.
-    let future = S::start(unsafe { &*id }, scope);
+    let id = unsafe { &*id };
+    // Inside of the future, so that a panic before the first await is the entity's too.
+    let future = async move { S::start(id, scope).await };
     run_lifecycle(host, slot, future, |host, slot, started| match started {
         Some(Ok(state)) => {
             // SAFETY: the slot is of type `S` and in phase `Starting`, so there is no state yet.
@@ -503,14 +518,24 @@ fn start_entity<S: Entity>(host: &Host, slot: NonNull<SlotHeader>) {
 unsafe fn stop_entity<S: Entity>(host: &Host, slot: NonNull<SlotHeader>, reason: super::lifecycle::StopReason) {
     // SAFETY: the caller entered the gate for writing; the state lives until `entity_stopped`.
     let state = unsafe { &mut *state_pointer::<S>(slot) };
-    run_lifecycle(host, slot, state.stop(reason), |host, slot, _| host.entity_stopped(slot));
+    run_lifecycle(host, slot, async move { state.stop(reason).await }, |host, slot, _| host.entity_stopped(slot));
+}
+
+/// What the engine knows of a start or stop in progress; the future follows.
+#[repr(C)]
+pub struct LifecycleHead {
+    header: CellHeader,
+    slot: NonNull<SlotHeader>,
+    /// Stands for the start or stop in the chains of the asks that it makes.
+    pub(super) call_id: u64,
+    /// The calls that were known to wait for it when it began, and its own.
+    pub(super) chain: CallChain,
 }
 
 /// A future of an entity's life cycle; `then` gets `None` if it panicked.
 #[repr(C)]
 struct LifecycleCell<F, T> {
-    header: CellHeader,
-    slot: NonNull<SlotHeader>,
+    head: LifecycleHead,
     then: T,
     future: UnsafeCell<ManuallyDrop<F>>,
 }
@@ -530,9 +555,14 @@ where
     };
     // SAFETY: the block has the layout of the cell; the slot is alive as long as the host.
     unsafe {
+        let call_id = host.next_call_id();
         cell.write(LifecycleCell {
-            header: CellHeader::new(host.wake_target(), vtable),
-            slot,
+            head: LifecycleHead {
+                header: CellHeader::new(host.wake_target(), vtable),
+                slot,
+                call_id,
+                chain: host.current_chain().with(call_id),
+            },
             then,
             future: UnsafeCell::new(ManuallyDrop::new(future)),
         });
@@ -553,10 +583,12 @@ where
     };
     // SAFETY: the engine's reference lives until `close`.
     let waker = unsafe { borrowed_waker(cell) };
-    typed.header.polling.set(true);
+    typed.head.header.polling.set(true);
+    let outer = host.enter_lifecycle(&typed.head);
     let polled = catch_unwind(AssertUnwindSafe(|| future.poll(&mut Context::from_waker(&waker))));
-    typed.header.polling.set(false);
-    let (slot, then) = (typed.slot, typed.then);
+    host.leave_lifecycle(outer);
+    typed.head.header.polling.set(false);
+    let (slot, then) = (typed.head.slot, typed.then);
     let output = match polled {
         Ok(Poll::Pending) => return,
         Ok(Poll::Ready(output)) => Some(output),

@@ -23,7 +23,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::call::{CallChain, PendingKey, ReplyTo};
 use super::cell::{self, CellHeader, CellList, WakeTarget};
-use super::dispatch::{Answer, HandlerHead, Method, Tables, spawn_task};
+use super::dispatch::{Answer, HandlerHead, LifecycleHead, Method, Tables, spawn_task};
 use super::hosting::TypeHost;
 use super::message::{EntityRef, Message, Protocol};
 use super::messenger::Messenger;
@@ -59,6 +59,13 @@ pub(super) enum TimerKey {
     Sleep(PendingKey),
     /// The termination timeout of an entity (slot and generation).
     Terminate(NonNull<SlotHeader>, u32),
+}
+
+/// A start or stop whose poll is on the stack.
+#[derive(Clone, Copy)]
+pub(super) struct PolledLifecycle {
+    head: NonNull<LifecycleHead>,
+    depth: u32,
 }
 
 /// What a host needs to know from the start.
@@ -116,6 +123,8 @@ pub struct Host {
     depth: Cell<u32>,
     budget: Cell<u32>,
     current: Cell<Option<NonNull<HandlerHead>>>,
+    /// The start or stop that is being polled, innermost, and the depth of its poll.
+    lifecycle: Cell<Option<PolledLifecycle>>,
     next_call: Cell<u64>,
     shards: RefCell<Box<[Token]>>,
     router: OnceCell<Rc<dyn Router>>,
@@ -157,6 +166,7 @@ impl Host {
             depth: Cell::new(0),
             budget: Cell::new(TURN_BUDGET),
             current: Cell::new(None),
+            lifecycle: Cell::new(None),
             shards: RefCell::new(shards),
             router: OnceCell::new(),
             callers: RefCell::default(),
@@ -304,6 +314,12 @@ impl Host {
     /// The chain that an ask made now carries.
     #[inline(always)]
     pub(super) fn current_chain(&self) -> CallChain {
+        if let Some(polled) = self.lifecycle.get()
+            && polled.depth == self.depth.get()
+        {
+            // SAFETY: it is being polled, so its cell is alive.
+            return unsafe { polled.head.as_ref() }.chain;
+        }
         match self.current.get() {
             None => CallChain::EMPTY,
             Some(head) => {
@@ -343,6 +359,23 @@ impl Host {
         if self.depth.get() == 0 {
             self.counters.polling.store(0, Ordering::Relaxed);
         }
+    }
+
+    /// Says that a start or stop is being polled; what it returns goes to [`Host::leave_lifecycle`].
+    pub(super) fn enter_lifecycle(&self, head: &LifecycleHead) -> Option<PolledLifecycle> {
+        let depth = self.depth.get() + 1;
+        self.depth.set(depth);
+        self.lifecycle.replace(Some(PolledLifecycle { head: NonNull::from(head), depth }))
+    }
+
+    pub(super) fn leave_lifecycle(&self, outer: Option<PolledLifecycle>) {
+        self.depth.set(self.depth.get() - 1);
+        self.lifecycle.set(outer);
+    }
+
+    /// Whether an entity may start inside the present poll.
+    pub(super) fn may_start_inline(&self) -> bool {
+        self.depth.get() < INLINE_DEPTH_MAX
     }
 
     /// Whether one more handler may run inside the present poll; takes it from the budget if so.

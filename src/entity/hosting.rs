@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering;
 
 use super::call::{CallChain, ReplyTo};
 use super::cell::{self, CellHeader};
-use super::dispatch::{Call, HandlerHead, Lifecycle, LifecycleTable, Method, Started};
+use super::dispatch::{Call, HandlerHead, Lifecycle, LifecycleHead, LifecycleTable, Method, Started};
 use super::host::{Host, TimerKey, add};
 use super::lifecycle::{Entity, StartError, StopReason};
 use super::mailbox::{Mailbox, Waiting};
@@ -221,6 +221,13 @@ impl Host {
         }
         // SAFETY: slots are alive as long as the host.
         let header = unsafe { slot.as_ref() };
+        if let Some(lifecycle) = header.lifecycle.get() {
+            // SAFETY: the slot's start or stop is alive, and begins with its head.
+            let call_id = unsafe { lifecycle.cast::<LifecycleHead>().as_ref() }.call_id;
+            if chain.calls().contains(&call_id) {
+                return true;
+            }
+        }
         let (mut permits_of_chain, mut reads, mut writes) = (0, false, false);
         let mut count = |head: &HandlerHead| {
             if head.slot == slot && chain.calls().contains(&head.call_id) {
@@ -269,7 +276,13 @@ impl Host {
         // SAFETY: slots are alive as long as the host.
         let header = unsafe { slot.as_ref() };
         let generation = header.generation.get();
-        self.start_entity(kind, slot);
+        if self.may_start_inline() {
+            self.start_entity(kind, slot);
+        } else {
+            // Starts that ask entities that start: the stack ends here, the next one starts from the queue.
+            header.attention.set(true);
+            self.schedule(slot);
+        }
         if header.generation.get() == generation { Ok(slot) } else { Err(ClusterError::EntityDefect) }
     }
 
@@ -353,7 +366,14 @@ impl Host {
         let kind = &self.types()[usize::from(header.type_index)];
         for _ in 0..STARTS_PER_TURN {
             match header.phase.get() {
-                Phase::Free | Phase::Starting => return,
+                Phase::Free => return,
+                Phase::Starting => {
+                    // Nothing is polled here, so if it has not begun it never did.
+                    if header.lifecycle.get().is_none() {
+                        self.start_entity(kind, slot);
+                    }
+                    return;
+                }
                 Phase::Defect => {
                     self.tear_down(kind, slot, ClusterError::EntityDefect);
                     return;
@@ -482,9 +502,10 @@ impl Host {
     fn fail_waiting(&self, header: &SlotHeader, cut: Option<u32>, error: ClusterError) {
         loop {
             let heads = [header.mailbox.turn_head(), header.mailbox.concurrent_head()];
-            // SAFETY: messages in a mailbox are alive.
             let belongs = |waiting: &NonNull<Waiting>| {
-                cut.is_none_or(|cut| Mailbox::is_before(unsafe { waiting.as_ref() }.sequence, cut))
+                // SAFETY: messages in a mailbox are alive.
+                let sequence = unsafe { waiting.as_ref() }.sequence;
+                cut.is_none_or(|cut| Mailbox::is_before(sequence, cut))
             };
             let Some(waiting) = heads.into_iter().flatten().find(belongs) else { return };
             // SAFETY: it is in this mailbox; afterwards its block is ours.
@@ -509,9 +530,12 @@ impl Host {
             Phase::Stopping | Phase::Defect => true,
             Phase::Starting => {
                 let cut = header.mailbox.next_sequence();
-                header.with_extras(|extras| {
-                    extras.stop = Some(StopProgress { reason, cut, hook_started: false });
+                let first = header.with_extras(|extras| {
+                    extras.stop.replace(StopProgress { reason, cut, hook_started: false }).is_none()
                 });
+                if first {
+                    self.arm_termination(slot);
+                }
                 true
             }
             Phase::Running => {
@@ -524,13 +548,19 @@ impl Host {
     fn begin_stop(&self, slot: NonNull<SlotHeader>, reason: StopReason) {
         // SAFETY: slots are alive as long as the host.
         let header = unsafe { slot.as_ref() };
-        let kind = &self.types()[usize::from(header.type_index)];
         let cut = header.mailbox.next_sequence();
         header.with_extras(|extras| extras.stop = Some(StopProgress { reason, cut, hook_started: false }));
         header.phase.set(Phase::Stopping);
         header.attention.set(true);
-        self.arm(self.now() + kind.options.termination_timeout, TimerKey::Terminate(slot, header.generation.get()));
+        self.arm_termination(slot);
         self.schedule(slot);
+    }
+
+    fn arm_termination(&self, slot: NonNull<SlotHeader>) {
+        // SAFETY: slots are alive as long as the host.
+        let header = unsafe { slot.as_ref() };
+        let timeout = self.types()[usize::from(header.type_index)].options.termination_timeout;
+        self.arm(self.now() + timeout, TimerKey::Terminate(slot, header.generation.get()));
     }
 
     fn go_on_stopping(&self, kind: &TypeHost, slot: NonNull<SlotHeader>) {
@@ -549,15 +579,17 @@ impl Host {
     /// `Entity::stop` is done, or was cut off.
     pub(super) fn entity_stopped(&self, slot: NonNull<SlotHeader>) {
         // SAFETY: slots are alive as long as the host.
-        unsafe { slot.as_ref() }.gate.leave(Access::Exclusive);
-        let kind = &self.types()[usize::from(unsafe { slot.as_ref() }.type_index)];
+        let header = unsafe { slot.as_ref() };
+        header.gate.leave(Access::Exclusive);
+        let kind = &self.types()[usize::from(header.type_index)];
         self.tear_down(kind, slot, ClusterError::EntityInterrupted);
     }
 
     pub(super) fn termination_timed_out(&self, slot: NonNull<SlotHeader>, generation: u32) {
         // SAFETY: slots are alive as long as the host.
         let header = unsafe { slot.as_ref() };
-        if header.generation.get() != generation || header.phase.get() != Phase::Stopping {
+        let phase = header.phase.get();
+        if header.generation.get() != generation || !matches!(phase, Phase::Starting | Phase::Stopping) {
             return;
         }
         let kind = &self.types()[usize::from(header.type_index)];
@@ -571,7 +603,15 @@ impl Host {
                 (hook.as_ref().vtable().drop_future)(hook);
                 cell::close(hook, self.pool());
             }
-            header.gate.leave(Access::Exclusive);
+            if phase == Phase::Stopping {
+                header.gate.leave(Access::Exclusive);
+            }
+        }
+        if phase == Phase::Starting {
+            self.fail_waiting(header, None, ClusterError::EntityInterrupted);
+            self.run_finalizers(header);
+            self.release(kind, slot);
+            return;
         }
         self.tear_down(kind, slot, ClusterError::EntityInterrupted);
     }
@@ -593,6 +633,9 @@ impl Host {
         header.extras.borrow_mut().take();
         add(&self.counters().stopped, 1);
         header.generation.set(header.generation.get().wrapping_add(1));
+        if self.stopping.get() {
+            self.fail_waiting(header, None, ClusterError::EntityInterrupted);
+        }
         if header.mailbox.length() > 0 {
             self.start_entity(kind, slot);
         } else {

@@ -37,5 +37,5 @@ pub use message::{Access, EntityRef, HandledExclusive, HandledShared, Message, M
 pub use messenger::{EntityTarget, Messenger};
 pub use options::{EntityDefaults, EntityOptions, Timeout};
 pub use pending::Location;
-pub use router::{Outbound, Router, Sent};
+pub use router::{Encode, Outbound, Router, Sent};
 pub use scope::{Gone, Scope, Sleep, sleep, spawn};

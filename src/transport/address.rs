@@ -169,9 +169,9 @@ mod tests {
 
     #[test]
     fn listening_takes_addresses_only() {
-        assert_eq!(listen_address("127.0.0.1:0").unwrap(), "127.0.0.1:0".parse().unwrap());
-        assert_eq!(listen_address(":7400").unwrap(), "0.0.0.0:7400".parse().unwrap());
-        assert_eq!(listen_address("7400").unwrap(), "0.0.0.0:7400".parse().unwrap());
+        assert_eq!(listen_address("127.0.0.1:0").unwrap(), "127.0.0.1:0".parse::<SocketAddr>().unwrap());
+        assert_eq!(listen_address(":7400").unwrap(), "0.0.0.0:7400".parse::<SocketAddr>().unwrap());
+        assert_eq!(listen_address("7400").unwrap(), "0.0.0.0:7400".parse::<SocketAddr>().unwrap());
         assert!(listen_address("pod:7400").unwrap_err().to_string().contains("0.0.0.0:7400"));
     }
 

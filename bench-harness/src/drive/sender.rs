@@ -100,7 +100,7 @@ impl Round {
         let clock = Clock::get();
         Rc::new(Round {
             phase_ends: Cell::new(clock.ticks() + clock.ticks_in(job.length.warm_up)),
-            sampler: RefCell::new(job.sampler.clone()),
+            sampler: RefCell::new(job.sampler),
             job,
             messenger,
             ids,

@@ -4,6 +4,7 @@
 use proc_macro2::TokenStream;
 use quote::{format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
+use syn::spanned::Spanned;
 use syn::{Ident, ItemTrait, Visibility};
 
 use super::model::{Access, Message, Protocol};
@@ -179,6 +180,9 @@ impl Made<'_> {
                 );
             }
         });
+        // Says what is missing in the words of `Wire`; the compiler would name a trait that it needs.
+        let answers = [&message.answer.reply, &message.answer.error].into_iter().flatten();
+        let travel = answers.map(|ty| quote_spanned!(ty.span()=> ::atoll::private::travels::<#ty>()));
         quote! {
             #[automatically_derived]
             impl ::atoll::entity::Message for #path {
@@ -197,7 +201,7 @@ impl Made<'_> {
                 }
             }
 
-            const _: () = { #(#clashes)* };
+            const _: () = { #(#clashes)* #(#travel;)* };
         }
     }
 

@@ -48,7 +48,7 @@ impl Protocol {
         let mut errors = Errors::default();
         if !item.generics.params.is_empty() || item.generics.where_clause.is_some() {
             let message = "a protocol has no generic parameters: its messages have one shape; write a trait per use";
-            errors.add(Error::new(item.generics.span(), message));
+            errors.add(Error::new_spanned(&item.generics, message));
         }
         if let Some(unsafety) = &item.unsafety {
             errors.add(Error::new(unsafety.span(), "a protocol is a safe trait"));
@@ -57,7 +57,7 @@ impl Protocol {
         for member in &mut item.items {
             let read = match member {
                 TraitItem::Fn(method) => Message::read(method),
-                other => Err(Error::new(other.span(), "a protocol has methods only: each is a message")),
+                other => Err(Error::new_spanned(other, "a protocol has methods only: each is a message")),
             };
             messages.extend(errors.take(read));
         }
@@ -113,7 +113,7 @@ impl Message {
         });
         let access = match (exclusive, &marks.concurrent) {
             (Some(true), Some(mark)) => {
-                errors.add(Error::new(mark.span(), "a #[concurrent] message takes &self"));
+                errors.add(Error::new_spanned(mark, "a #[concurrent] message takes &self"));
                 Access::Concurrent
             }
             (Some(true), None) => Access::Exclusive,
@@ -145,7 +145,7 @@ fn refuse_signature(method: &TraitItemFn, errors: &mut Errors) {
     let signature = &method.sig;
     if !signature.generics.params.is_empty() || signature.generics.where_clause.is_some() {
         let message = "a message has no generic parameters: both sides need one shape of it";
-        errors.add(Error::new(signature.generics.span(), message));
+        errors.add(Error::new_spanned(&signature.generics, message));
     }
     let unusual = [signature.unsafety.map(|token| token.span()), signature.constness.map(|token| token.span())];
     for span in unusual.into_iter().flatten().chain(signature.abi.as_ref().map(|abi| abi.span())) {
@@ -153,13 +153,13 @@ fn refuse_signature(method: &TraitItemFn, errors: &mut Errors) {
     }
     if let Some(cfg) = method.attrs.iter().find(|attribute| attribute.path().is_ident("cfg")) {
         let message = "a message cannot depend on `cfg`: all pods and clients need the same messages";
-        errors.add(Error::new(cfg.span(), message));
+        errors.add(Error::new_spanned(cfg, message));
     }
 }
 
 /// Whether the receiver is `&mut self`.
 fn is_exclusive(receiver: &Receiver) -> Result<bool> {
-    let refused = |message: &str| Err(Error::new(receiver.span(), message));
+    let refused = |message: &str| Err(Error::new_spanned(receiver, message));
     if receiver.colon_token.is_some() {
         return refused("a message takes `&mut self` or `&self`, without a type");
     }
@@ -175,7 +175,10 @@ fn read_argument(input: &FnArg) -> Result<(Ident, Type)> {
         return Err(Error::new(input.span(), "only the first argument can be `self`"));
     };
     let Pat::Ident(pattern) = &*argument.pat else {
-        return Err(Error::new(argument.pat.span(), "an argument becomes a field of its message, so it needs a name"));
+        return Err(Error::new_spanned(
+            &argument.pat,
+            "an argument becomes a field of its message, so it needs a name",
+        ));
     };
     types::check_argument(&argument.ty)?;
     Ok((pattern.ident.clone(), argument.ty.as_ref().clone()))

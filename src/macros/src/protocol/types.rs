@@ -16,8 +16,7 @@ pub struct Answer {
 impl Answer {
     pub fn of(output: &ReturnType) -> Result<Answer> {
         let ReturnType::Type(_, ty) = output else { return Ok(Answer { reply: None, error: None }) };
-        let refused = [("Streamed", STREAMS), ("Duplex", STREAMS), ("Self", SELF), ("impl", IMPL), ("dyn", DYN)];
-        refuse_words(ty, &refused)?;
+        refuse_words(ty)?;
         if let Some(span) = borrow_in(ty.to_token_stream()) {
             return Err(Error::new(span, "a reply leaves the entity, so it cannot borrow from it; reply with a value"));
         }
@@ -41,11 +40,12 @@ impl Answer {
 const STREAMS: &str = "streaming replies come with the stream engine; not in this version";
 const SELF: &str = "a message cannot name `Self`: its sender does not know the entity's type";
 const IMPL: &str = "`impl Trait` cannot travel: both sides need to know the type; name it";
+const SHARED: &str = "`Rc` and `Arc` cannot travel: nothing is shared between pods; send the value itself";
 const DYN: &str = "`dyn Trait` cannot travel: both sides need to know the type; name it";
 
 /// Refuses an argument that cannot be a field of a message.
 pub fn check_argument(ty: &Type) -> Result<()> {
-    refuse_words(ty, &[("Streamed", STREAMS), ("Duplex", STREAMS), ("Self", SELF), ("impl", IMPL), ("dyn", DYN)])?;
+    refuse_words(ty)?;
     if let Some(span) = borrow_in(ty.to_token_stream()) {
         let message = "an argument crosses cores and pods, so it cannot be borrowed; take it by value \
                        (borrowed arguments are not in this version)";
@@ -54,9 +54,20 @@ pub fn check_argument(ty: &Type) -> Result<()> {
     Ok(())
 }
 
-fn refuse_words(ty: &Type, words: &[(&str, &str)]) -> Result<()> {
+/// What neither an argument nor a reply can name, with the reason.
+const REFUSED: [(&str, &str); 7] = [
+    ("Streamed", STREAMS),
+    ("Duplex", STREAMS),
+    ("Self", SELF),
+    ("impl", IMPL),
+    ("dyn", DYN),
+    ("Rc", SHARED),
+    ("Arc", SHARED),
+];
+
+fn refuse_words(ty: &Type) -> Result<()> {
     for ident in idents(ty.to_token_stream()) {
-        if let Some((_, message)) = words.iter().find(|(word, _)| ident == word) {
+        if let Some((_, message)) = REFUSED.iter().find(|(word, _)| ident == word) {
             return Err(Error::new(ident.span(), *message));
         }
     }

@@ -1,0 +1,7 @@
+#[atoll::protocol]
+trait Guild {
+    #[concurrent]
+    async fn join(&mut self);
+}
+
+fn main() {}

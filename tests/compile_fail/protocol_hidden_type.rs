@@ -1,0 +1,6 @@
+#[atoll::protocol]
+trait Guild {
+    async fn string(&mut self, text: String);
+}
+
+fn main() {}

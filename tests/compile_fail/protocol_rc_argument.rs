@@ -1,0 +1,8 @@
+use std::rc::Rc;
+
+#[atoll::protocol]
+trait Guild {
+    async fn join(&mut self, user: Rc<String>);
+}
+
+fn main() {}

@@ -1,0 +1,24 @@
+//! How entities behave, on one core without a pod, through the references that users have. The clock is the test's.
+
+#[path = "support/host.rs"]
+mod host;
+
+#[path = "entities/probe.rs"]
+mod probe;
+
+#[path = "entities/cycles.rs"]
+mod cycles;
+#[path = "entities/defects.rs"]
+mod defects;
+#[path = "entities/interruption.rs"]
+mod interruption;
+#[path = "entities/life.rs"]
+mod life;
+#[path = "entities/messages.rs"]
+mod messages;
+#[path = "entities/overlap.rs"]
+mod overlap;
+#[path = "entities/services.rs"]
+mod services;
+#[path = "entities/update.rs"]
+mod update;
