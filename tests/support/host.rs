@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use atoll::base::{ClusterError, CoreIndex, LinkId, Nanos, ShardId, Token};
+use atoll::base::{ClusterError, CoreIndex, LinkId, ShardId, Token};
 use atoll::entity::{
     AnswerVtable, EntityDefaults, EntityRef, Host, HostOptions, Location, Outbound, PendingKey, Router, Sent, TypeHost,
     WakeTarget, foreign::next_node_number,
@@ -38,7 +38,7 @@ impl Router for NoWay {
     unsafe fn answer_core(&self, _: CoreIndex, _: u64, _: &'static AnswerVtable, _: *mut ()) {}
     fn acknowledge_core(&self, _: CoreIndex, _: u64) {}
     fn fail_core(&self, _: CoreIndex, _: u64, _: ClusterError) {}
-    fn answer_link(&self, _: LinkId, _: u64, _: atoll::entity::Encode<'_>) {}
+    fn answer_link(&self, _: LinkId, _: u64, _: Token, _: atoll::entity::Encode<'_>) {}
     fn acknowledge_link(&self, _: LinkId, _: u64) {}
     fn fail_link(&self, _: LinkId, _: u64, _: ClusterError) {}
     fn answer_json(&self, _: LinkId, _: u64, _: Result<Result<String, String>, String>) {}
