@@ -25,7 +25,6 @@ use super::messenger::{EntityTarget, NOT_HOSTED};
 use super::options::Timeout;
 use super::pending::{Location, State};
 use super::router::Outbound;
-use crate::base::hash::shard_of_hash;
 use crate::base::{ClusterError, CoreIndex, Nanos, SendError};
 
 type Outcome<M> = Result<<M as Message>::Reply, SendError<<M as Message>::Error>>;
@@ -90,9 +89,12 @@ impl<M: Message> Ask<M> {
     fn poll_as(&mut self, context: &mut Context<'_>, discard: bool) -> Poll<Result<Option<Answer<M>>, ClusterError>> {
         Host::with_current(|host| {
             let host = host.filter(|host| host.node() == self.target.node);
+            // The common case first, as a branch that is predicted.
+            if let (Stage::New, Some(host)) = (&self.stage, host) {
+                return self.start(host, context, discard);
+            }
             match (&mut self.stage, host) {
-                (Stage::New, Some(host)) => self.start(host, context, discard),
-                (Stage::New, None) => self.start_foreign(context, discard),
+                (Stage::New, _) => self.start_foreign(context, discard),
                 (Stage::OnCore(waiting), Some(host)) if host.core() == waiting.core => {
                     self.go_on(host, context, discard)
                 }
@@ -115,8 +117,11 @@ impl<M: Message> Ask<M> {
         context: &mut Context<'_>,
         discard: bool,
     ) -> Poll<Result<Option<Answer<M>>, ClusterError>> {
-        let shard = shard_of_hash(self.target.hash, host.number_of_shards());
-        if self.target.type_index != NOT_HOSTED && host.shard_token(shard).is_some() {
+        if !host.take_budget() {
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        if self.target.type_index != NOT_HOSTED && host.hosts(self.target.hash) {
             return self.start_here(host, context, discard);
         }
         self.start_elsewhere(host, context, discard)
@@ -280,8 +285,7 @@ impl<M: Message> Ask<M> {
         key: PendingKey,
         deadline: Option<Nanos>,
     ) -> Poll<Result<Option<Answer<M>>, ClusterError>> {
-        let shard = shard_of_hash(self.target.hash, host.number_of_shards());
-        let here = self.target.type_index != NOT_HOSTED && host.shard_token(shard).is_some();
+        let here = self.target.type_index != NOT_HOSTED && host.hosts(self.target.hash);
         if here && self.message.is_some() {
             // The shard came to this core while the message waited.
             host.disarm(host.pending.remove(key, host.pool()));

@@ -287,6 +287,14 @@ impl Host {
         self.shards.borrow().get(shard.0 as usize).copied().filter(|token| token.0 != 0)
     }
 
+    /// Whether this core owns the shard of a hash.
+    #[inline(always)]
+    pub(super) fn hosts(&self, hash: u64) -> bool {
+        let shards = self.shards.borrow();
+        let shard = crate::base::hash::shard_of_hash(hash, shards.len() as u32);
+        shards.get(shard.0 as usize).is_some_and(|token| token.0 != 0)
+    }
+
     /// Says which shards this core owns, with their tokens; the others it does not.
     pub fn set_shards(&self, owned: impl Iterator<Item = (ShardId, Token)>, number_of_shards: u32) {
         let mut shards = vec![Token(0); number_of_shards as usize].into_boxed_slice();
@@ -378,12 +386,16 @@ impl Host {
         self.depth.get() < INLINE_DEPTH_MAX
     }
 
-    /// Whether one more handler may run inside the present poll; takes it from the budget if so.
+    /// Whether one more handler may run inside the present poll.
     #[inline(always)]
     pub(super) fn may_run_inline(&self) -> bool {
-        if self.depth.get() >= INLINE_DEPTH_MAX {
-            return false;
-        }
+        self.depth.get() < INLINE_DEPTH_MAX
+    }
+
+    /// Takes one ask from the budget of the present poll. When it is spent the ask has to yield, so that a task whose
+    /// asks are all ready at once does not keep the core.
+    #[inline(always)]
+    pub(super) fn take_budget(&self) -> bool {
         let budget = self.budget.get();
         self.budget.set(budget.saturating_sub(1));
         budget != 0
