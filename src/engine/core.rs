@@ -371,7 +371,7 @@ impl Core {
             let delivery = Delivery {
                 type_index: call.type_index,
                 hash: call.hash,
-                id: call.id.as_str(),
+                id: &call.id,
                 method,
                 call: Call { reply_to, chain },
             };

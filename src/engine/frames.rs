@@ -11,7 +11,7 @@ use super::core::Core;
 use super::link::{Link, Phase};
 use super::routes::{EngineCounters, LinkCommand};
 use crate::base::hash::entity_hash;
-use crate::base::{ClusterError, Nanos, Token};
+use crate::base::{ClusterError, EntityId, Nanos, Token};
 use crate::entity::router::Router;
 use crate::entity::{Call, CallChain, Delivered, Delivery, PendingKey, ReplyTo};
 use crate::wire::{ControlMessage, Frame, FrameKind, RoutingView, decode_control};
@@ -138,6 +138,7 @@ impl Core {
             return Err(ClusterError::NotServed);
         }
         let (type_index, method) = self.host.method_of_tag(header.tag).ok_or(ClusterError::NotServed)?;
+        let id = EntityId::new(routing.entity_id).map_err(|_| ClusterError::InvalidEntityId)?;
         let hash = entity_hash(self.host.hash_seed(), routing.entity_id.as_bytes());
         let shard = crate::base::hash::shard_of_hash(hash, self.host.number_of_shards());
         if shard != header.shard {
@@ -152,7 +153,7 @@ impl Core {
         let delivery = Delivery {
             type_index,
             hash,
-            id: routing.entity_id,
+            id: &id,
             method,
             call: Call { reply_to, chain: routing.chain().collect::<CallChain>() },
         };
@@ -210,16 +211,15 @@ impl Core {
         };
         let hash = entity_hash(self.host.hash_seed(), call.entity_id.as_bytes());
         let shard = crate::base::hash::shard_of_hash(hash, self.host.number_of_shards());
-        if crate::base::EntityId::new(&call.entity_id).is_err() {
-            return Err((ClusterError::InvalidEntityId, ClusterError::InvalidEntityId.to_string()));
-        }
+        let id = EntityId::new(&call.entity_id)
+            .map_err(|error| (ClusterError::InvalidEntityId, error.to_string()))?;
         if self.host.shard_token(shard).is_none() {
             return Err((ClusterError::Busy, "the entity's shard is on its way to another pod; try again".to_owned()));
         }
         let delivery = Delivery {
             type_index,
             hash,
-            id: &call.entity_id,
+            id: &id,
             method,
             call: Call { reply_to: ReplyTo::Json(link.id, correlation), chain: CallChain::EMPTY },
         };

@@ -50,7 +50,8 @@ enum Stage<M: Message> {
 struct Waiting {
     core: CoreIndex,
     key: PendingKey,
-    deadline: Option<Nanos>,
+    /// [`Nanos::NEVER`] without a timeout.
+    deadline: Nanos,
 }
 
 // The message is moved, never pinned in place.
@@ -64,13 +65,13 @@ impl<M: Message> Ask<M> {
 
     /// How long to wait, for this message alone.
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.target.timeout = Timeout::After(timeout);
+        self.target.timeout = Timeout::after(timeout);
         self
     }
 
     /// Waits for ever.
     pub fn no_timeout(mut self) -> Self {
-        self.target.timeout = Timeout::Never;
+        self.target.timeout = Timeout::NEVER;
         self
     }
 
@@ -144,7 +145,7 @@ impl<M: Message> Ask<M> {
         let delivery = Delivery {
             type_index,
             hash: self.target.hash,
-            id: self.target.id.as_str(),
+            id: &self.target.id,
             method: &host.types()[usize::from(type_index)].methods()[usize::from(M::INDEX)],
             call: Call { reply_to: ReplyTo::Nobody, chain: host.current_chain() },
         };
@@ -178,12 +179,12 @@ impl<M: Message> Ask<M> {
     }
 
     /// Enters the table of those who wait.
-    fn wait(&self, host: &Host, context: &Context<'_>) -> (PendingKey, Option<Nanos>) {
+    fn wait(&self, host: &Host, context: &Context<'_>) -> (PendingKey, Nanos) {
         let key = host.pending.insert(Tables::<M>::ANSWER);
         host.pending.set_waker(key, context.waker());
         let timeout = self.target.timeout.resolve(host.defaults().send_timeout);
-        let deadline = timeout.map(|timeout| host.now() + timeout);
-        if let Some(deadline) = deadline {
+        let deadline = timeout.map_or(Nanos::NEVER, |timeout| host.now() + timeout);
+        if deadline != Nanos::NEVER {
             let timer = host.arm(deadline, TimerKey::Ask(key));
             host.pending.set_timer(key, timer);
         }
@@ -212,7 +213,7 @@ impl<M: Message> Ask<M> {
         context: &mut Context<'_>,
         discard: bool,
         key: PendingKey,
-        deadline: Option<Nanos>,
+        deadline: Nanos,
     ) -> Poll<Result<Option<Answer<M>>, ClusterError>> {
         let Some(message) = &mut self.message else {
             // It was moved to another core and got lost with it.
@@ -225,7 +226,7 @@ impl<M: Message> Ask<M> {
             message: (&raw mut *message).cast(),
             key,
             discard,
-            remaining: deadline.map(|deadline| deadline.since(host.now())),
+            remaining: (deadline != Nanos::NEVER).then(|| deadline.since(host.now())),
             call: Call { reply_to: ReplyTo::Local(key), chain: host.current_chain() },
         };
         match host.router().send(host, &outbound) {
@@ -283,7 +284,7 @@ impl<M: Message> Ask<M> {
         context: &mut Context<'_>,
         discard: bool,
         key: PendingKey,
-        deadline: Option<Nanos>,
+        deadline: Nanos,
     ) -> Poll<Result<Option<Answer<M>>, ClusterError>> {
         let here = self.target.type_index != NOT_HOSTED && host.hosts(self.target.hash);
         if here && self.message.is_some() {

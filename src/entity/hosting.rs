@@ -95,7 +95,7 @@ pub struct Delivery<'a> {
     /// Hash of the id.
     pub hash: u64,
     /// The id.
-    pub id: &'a str,
+    pub id: &'a EntityId,
     /// The message type.
     pub method: &'static Method,
     /// Who waits, and the chain of calls.
@@ -269,9 +269,8 @@ impl Host {
         if self.stopping.get() {
             return Err(ClusterError::EntityInterrupted);
         }
-        let id = EntityId::new(delivery.id).map_err(|_| ClusterError::InvalidEntityId)?;
         let shard = shard_of_hash(delivery.hash, self.number_of_shards());
-        let slot = kind.arena.activate(delivery.hash, id, shard);
+        let slot = kind.arena.activate(delivery.hash, delivery.id.clone(), shard);
         add(&self.counters().live, 1);
         // SAFETY: slots are alive as long as the host.
         let header = unsafe { slot.as_ref() };
@@ -696,7 +695,8 @@ impl Host {
     pub fn is_running(&self, type_name: &str, id: &str) -> bool {
         let hash = crate::base::hash::entity_hash(self.hash_seed(), id.as_bytes());
         let kind = self.types().iter().find(|kind| kind.name == type_name);
-        kind.is_some_and(|kind| kind.arena.find(hash, id).is_some())
+        let id = EntityId::new(id);
+        kind.zip(id.ok()).is_some_and(|(kind, id)| kind.arena.find(hash, &id).is_some())
     }
 
     /// Tells all entities to stop; from now on none starts.

@@ -18,12 +18,12 @@ pub(crate) const NOT_HOSTED: u16 = u16::MAX;
 /// The address of one entity, with how long its senders wait.
 #[derive(Clone, Debug)]
 pub struct EntityTarget {
-    pub(crate) node: u32,
-    pub(crate) type_index: u16,
-    pub(crate) timeout: Timeout,
-    pub(crate) hash: u64,
     /// The empty placeholder if the text was no valid id: every send fails then.
     pub(crate) id: EntityId,
+    pub(crate) hash: u64,
+    pub(crate) timeout: Timeout,
+    pub(crate) node: u32,
+    pub(crate) type_index: u16,
 }
 
 impl EntityTarget {
@@ -62,7 +62,7 @@ impl<R: EntityRef> Messenger<R> {
         Messenger {
             node,
             type_index: type_index.unwrap_or(NOT_HOSTED),
-            timeout: Timeout::Inherit,
+            timeout: Timeout::INHERIT,
             hash_seed,
             reference: PhantomData,
         }
@@ -71,25 +71,25 @@ impl<R: EntityRef> Messenger<R> {
     /// How long senders wait, instead of what the configuration says.
     #[must_use]
     pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.timeout = Timeout::After(timeout);
+        self.timeout = Timeout::after(timeout);
         self
     }
 
     /// Senders wait for ever.
     #[must_use]
     pub fn no_timeout(mut self) -> Self {
-        self.timeout = Timeout::Never;
+        self.timeout = Timeout::NEVER;
         self
     }
 
     /// The reference of one entity. An id that is empty or too long makes every send fail with `InvalidEntityId`.
-    #[inline]
+    #[inline(always)]
     #[must_use]
     pub fn entity(&self, id: &str) -> R {
         R::from_target(self.target(id))
     }
 
-    #[inline]
+    #[inline(always)]
     fn target(&self, id: &str) -> EntityTarget {
         EntityTarget {
             node: self.node,

@@ -35,7 +35,7 @@ pub use infallible::Infallible;
 pub use lifecycle::{Entity, StartError, StopReason};
 pub use message::{Access, EntityRef, HandledExclusive, HandledShared, Message, MethodInfo, Protocol, Serves};
 pub use messenger::{EntityTarget, Messenger};
-pub use options::{EntityDefaults, EntityOptions, Timeout};
+pub use options::{EntityDefaults, EntityOptions};
 pub use pending::Location;
 pub use router::{Encode, Outbound, Router, Sent};
 pub use scope::{Gone, Scope, Sleep, sleep, spawn};

@@ -136,25 +136,27 @@ impl ErasedOptions {
     }
 }
 
-/// How long a sender waits for a reply.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Timeout {
-    /// What the pod's configuration says (`send_timeout`).
-    #[default]
-    Inherit,
-    /// A time of its own.
-    After(Duration),
-    /// For ever.
-    Never,
-}
+/// How long a sender waits for a reply: one word, since it is copied with every ask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Timeout(u64);
 
 impl Timeout {
+    /// What the pod's configuration says (`send_timeout`).
+    pub(crate) const INHERIT: Timeout = Timeout(u64::MAX);
+    /// For ever.
+    pub(crate) const NEVER: Timeout = Timeout(u64::MAX - 1);
+
+    /// A time of its own; more than five centuries is for ever.
+    pub(crate) fn after(duration: Duration) -> Timeout {
+        Timeout(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).min(Timeout::NEVER.0))
+    }
+
     /// The time, if there is one.
     pub(crate) fn resolve(self, inherited: Duration) -> Option<Duration> {
         match self {
-            Timeout::Inherit => Some(inherited),
-            Timeout::After(duration) => Some(duration),
-            Timeout::Never => None,
+            Timeout::INHERIT => Some(inherited),
+            Timeout::NEVER => None,
+            Timeout(nanos) => Some(Duration::from_nanos(nanos)),
         }
     }
 }

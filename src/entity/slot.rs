@@ -175,10 +175,10 @@ impl SlotArena {
 
     /// The slot of an entity that is there.
     #[inline(always)]
-    pub(super) fn find(&self, hash: u64, id: &str) -> Option<NonNull<SlotHeader>> {
+    pub(super) fn find(&self, hash: u64, id: &EntityId) -> Option<NonNull<SlotHeader>> {
         let part = self.part(hash).borrow();
         // SAFETY: slots in the table are alive.
-        part.find(hash, |entry| entry.hash == hash && unsafe { entry.slot.as_ref() }.id().as_str() == id)
+        part.find(hash, |entry| entry.hash == hash && unsafe { entry.slot.as_ref() }.id() == id)
             .map(|entry| entry.slot)
     }
 

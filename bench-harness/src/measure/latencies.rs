@@ -82,26 +82,31 @@ impl Default for Latencies {
 /// Chooses every n-th operation for timing: two clock readings around each would add a third to the fastest ones.
 #[derive(Clone, Copy, Debug)]
 pub struct Sampler {
-    mask: u64,
+    every: u64,
     count: u64,
 }
 
 impl Sampler {
-    /// Times one operation in `every`, rounded up to a power of two.
+    /// Times one operation in `every`.
     pub fn one_in(every: u64) -> Self {
-        Self { mask: every.next_power_of_two() - 1, count: 0 }
+        Self { every, count: 0 }
     }
 
-    /// The usual choice: each one over a network, fewer in memory.
+    /// The usual choice in memory. Prime numbers: whatever a subject does at every 2^n-th operation is seen as often as
+    /// it happens, neither always nor never.
     pub fn for_local(outstanding: u32) -> Self {
-        Self::one_in(if outstanding == 1 { 16 } else { 32 })
+        Self::one_in(if outstanding == 1 { 17 } else { 31 })
     }
 
     /// Whether the operation that starts now is timed.
     #[inline]
     pub fn pick(&mut self) -> bool {
-        self.count = self.count.wrapping_add(1);
-        self.count & self.mask == 0
+        self.count += 1;
+        if self.count < self.every {
+            return false;
+        }
+        self.count = 0;
+        true
     }
 }
 

@@ -268,7 +268,7 @@ impl Made<'_> {
             quote! {
                 #docs
                 #[inline]
-                #[inline]
+                #[inline(always)]
                 #vis fn #method(&self, #(#arguments),*) -> ::atoll::entity::Ask<#path> {
                     ::atoll::entity::EntityTarget::ask(&self.0, #path { #(#fields),* })
                 }
