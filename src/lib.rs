@@ -1,8 +1,29 @@
 //! atoll: a thread-per-core server for addressed, sharded, single-writer entities.
 //!
+//! A trait with [`protocol`] names the messages of an entity type; a struct that implements it and [`Entity`] is the
+//! entity. A [`Pod`] hosts entities, a [`Client`] only talks to them; both hand out a [`Messenger`] for each type, whose
+//! references have a method for each message. [`services::guild`] is a small service in full.
+//!
+//! ```no_run
+//! use atoll::services::guild::{GuildEntity, GuildRef};
+//! use atoll::{Config, EntityOptions, Pod};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let pod = Pod::builder()
+//!     .config(Config::load()?)
+//!     .entity::<GuildEntity>(EntityOptions::default())
+//!     .start()?;
+//! let guild = pod.messenger::<GuildRef>().entity("g1");
+//! let ask = guild.join("ann".to_owned()); // a future: await it on any executor
+//! # drop(ask);
+//! pod.wait()?; // until SIGTERM
+//! # Ok(()) }
+//! ```
+//!
 //! The folders are layers; a lower one never names a higher one (`tests/layers.rs` fails on a wrong edge):
 //! `base` < `wire`, `mesh` < `entity` < `sharding`, `control` < `engine` < `stores`, `runtime`, `transport` <
 //! `client`, `pod` < `services`, `cli`. Everything up to `engine` is pure: no sockets, files, threads or clock.
+//! `docs/architecture.md` says how a message flows through them.
 #![warn(missing_docs)]
 #![deny(unsafe_code)]
 
