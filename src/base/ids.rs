@@ -15,7 +15,10 @@ pub struct EntityId(Text);
 
 enum Text {
     /// The bytes after the length are zero.
-    Short { length: u32, bytes: Words },
+    Short {
+        length: u32,
+        bytes: Words,
+    },
     Long(Box<str>),
 }
 

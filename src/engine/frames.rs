@@ -211,8 +211,7 @@ impl Core {
         };
         let hash = entity_hash(self.host.hash_seed(), call.entity_id.as_bytes());
         let shard = crate::base::hash::shard_of_hash(hash, self.host.number_of_shards());
-        let id = EntityId::new(&call.entity_id)
-            .map_err(|error| (ClusterError::InvalidEntityId, error.to_string()))?;
+        let id = EntityId::new(&call.entity_id).map_err(|error| (ClusterError::InvalidEntityId, error.to_string()))?;
         if self.host.shard_token(shard).is_none() {
             return Err((ClusterError::Busy, "the entity's shard is on its way to another pod; try again".to_owned()));
         }

@@ -16,13 +16,14 @@ use core::alloc::Layout;
 use core::cell::Cell;
 use core::mem::ManuallyDrop;
 use core::ptr::NonNull;
-use core::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, Ordering};
+use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use core::task::{RawWaker, RawWakerVTable, Waker};
 use std::sync::Arc;
 
 use super::host::Host;
 use super::pool::{BlockPool, release_foreign};
 use crate::mesh::doorbell::Doorbell;
+use crate::mesh::sync::AtomicPtr;
 use crate::mesh::woken::{WokenNode, WokenStack};
 
 const IDLE: u8 = 0;

@@ -47,7 +47,8 @@ impl Class {
         match CLASS_BYTES.get(self.0 as usize) {
             // SAFETY: the alignment is a power of two and no class size overflows when rounded up to it.
             Some(size) => unsafe { Layout::from_size_align_unchecked(*size, BLOCK_ALIGN) },
-            None if wanted.size() == 0 => Layout::new::<u64>(),
+            // SAFETY: an alignment is a power of two, and as a size it does not overflow when rounded up to itself.
+            None if wanted.size() == 0 => unsafe { Layout::from_size_align_unchecked(wanted.align(), wanted.align()) },
             None => wanted,
         }
     }

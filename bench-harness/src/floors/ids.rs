@@ -1,14 +1,10 @@
-//! Ids of entities as users write them, and the fastest hash for them that we could write: SipHash would make every
-//! floor with a lookup some 10 ns slower than it need be.
+//! Ids of entities as users write them, and the map that a careful program finds them in.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasherDefault, Hasher};
 
-/// Odd constants without pattern: the first digits of pi and of e.
-const KEYS: [u64; 2] = [0x243f_6a88_85a3_08d3, 0xb7e1_5162_8aed_2a6b];
-
-/// A map from string ids.
-pub type ById<V> = HashMap<String, V, BuildHasherDefault<IdHasher>>;
+/// A map from string ids, with the standard library's hash: ids come from users, so whoever writes the lookup by hand
+/// needs one that resists chosen keys, as atoll's seeded xxh3 does. (A hash that does not is some 10 ns faster.)
+pub type ById<V> = HashMap<String, V>;
 
 /// An id of 16 bytes.
 pub fn id(index: u32) -> String {
@@ -35,51 +31,9 @@ pub fn ids(count: u32) -> Vec<String> {
     (0..count).map(id).collect()
 }
 
-/// Folded multiplication over eight bytes at a time. Not safe against chosen keys: the keys here are our own.
-#[derive(Clone, Copy, Default)]
-pub struct IdHasher {
-    state: u64,
-}
-
-impl IdHasher {
-    #[inline]
-    fn fold(&mut self, low: u64, high: u64) {
-        let product = u128::from(low ^ KEYS[0] ^ self.state) * u128::from(high ^ KEYS[1]);
-        self.state = product as u64 ^ (product >> 64) as u64;
-    }
-}
-
-impl Hasher for IdHasher {
-    #[inline]
-    fn write(&mut self, bytes: &[u8]) {
-        let mut pairs = bytes.chunks_exact(16);
-        for pair in &mut pairs {
-            let word = |at: usize| u64::from_le_bytes(pair[at..at + 8].try_into().expect("eight bytes"));
-            self.fold(word(0), word(8));
-        }
-        let rest = pairs.remainder();
-        if !rest.is_empty() {
-            let mut padded = [0; 16];
-            padded[..rest.len()].copy_from_slice(rest);
-            let word = |at: usize| u64::from_le_bytes(padded[at..at + 8].try_into().expect("eight bytes"));
-            self.fold(word(0) ^ rest.len() as u64, word(8));
-        }
-    }
-
-    /// The mark that ends a string: all ids are 16 bytes long, so it tells nothing apart.
-    #[inline]
-    fn write_u8(&mut self, _: u8) {}
-
-    #[inline]
-    fn finish(&self) -> u64 {
-        self.state
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
-    use std::hash::BuildHasher;
 
     use super::*;
 
@@ -89,16 +43,5 @@ mod tests {
         assert!(ids.iter().all(|id| id.len() == 16));
         assert_eq!(ids.iter().collect::<HashSet<_>>().len(), 10_001);
         assert_eq!(id(123_456), "entity-000123456");
-    }
-
-    #[test]
-    fn hashes_of_similar_ids_spread_over_low_and_high_bits() {
-        let build = BuildHasherDefault::<IdHasher>::default();
-        let hashes: Vec<u64> = ids(65_536).iter().map(|id| build.hash_one(id)).collect();
-        for shift in [0, 48] {
-            let buckets = hashes.iter().map(|hash| hash >> shift & 0xffff).collect::<HashSet<_>>();
-            // Throwing 65,536 balls into as many urns at random fills 63.2 % of them.
-            assert!((0.60..0.67).contains(&(buckets.len() as f64 / 65_536.0)), "{} at {shift}", buckets.len());
-        }
     }
 }
