@@ -55,7 +55,9 @@ pub use atoll_macros::{Wire, protocol};
 pub use base::{ClusterError, EntityId, SendError};
 #[cfg(feature = "runtime")]
 pub use client::Client;
-pub use entity::{Ask, Discard, Entity, EntityOptions, Gone, Messenger, Protocol, Scope, StartError, StopReason};
+pub use entity::{
+    Ask, Discard, Entity, EntityOptions, Gone, Messenger, Protocol, Scope, StartError, StopReason, sleep, spawn,
+};
 #[cfg(feature = "runtime")]
 pub use pod::{Pod, config::Config};
 /// For the types of `json` protocols: derive its traits with `#[serde(crate = "atoll::serde")]`.

@@ -149,7 +149,7 @@ fn module_depth(file: &str) -> usize {
 }
 
 /// The name at the crate's root that a path of a file means, if it leads there.
-fn name_at_root<'a>(path: &'a Path, file_depth: usize) -> Option<&'a str> {
+fn name_at_root(path: &Path, file_depth: usize) -> Option<&str> {
     let words: Vec<&str> = path.words.iter().map(String::as_str).skip_while(|word| *word == "self").collect();
     match *words.first()? {
         "crate" | "atoll" => words.get(1).copied(),

@@ -1,5 +1,7 @@
 //! Executes `atoll ctl`: asks a pod, prints a table or JSON.
 
+use std::collections::BTreeMap;
+
 use anyhow::bail;
 use serde_json::Value;
 
@@ -37,7 +39,7 @@ pub fn run(arguments: &CtlArguments) -> anyhow::Result<()> {
     } else {
         match &arguments.command {
             CtlCommand::Pods => rows(&answer["pods"], &["uid", "address", "role", "version", "cores", "shards"]),
-            CtlCommand::Shards => shard_ranges(&answer["shards"]),
+            CtlCommand::Shards => shards_by_owner(&answer["shards"]),
             CtlCommand::Entities { .. } => rows(&answer["entities"], &["id", "core"]),
             CtlCommand::Locate { .. } => fields(&answer),
             CtlCommand::Counters => counters(&answer["cores"]),
@@ -77,25 +79,25 @@ fn rows(values: &Value, columns: &[&str]) -> String {
     table(columns, &rows) + &format!("{} in all\n", rows.len())
 }
 
-/// Shards with the same owner next to each other become one line.
-fn shard_ranges(shards: &Value) -> String {
-    let mut ranges: Vec<(u64, u64, Vec<String>)> = Vec::new();
+/// Shards listed for one owner before the rest is left out.
+const SHARDS_LISTED_MAX: usize = 12;
+
+/// One line for each core: how many shards it owns, and the first of them.
+fn shards_by_owner(shards: &Value) -> String {
+    let mut owners: BTreeMap<(String, u64), Vec<u64>> = BTreeMap::new();
     for shard in shards.as_array().map_or(&[][..], Vec::as_slice) {
-        let number = shard["shard"].as_u64().unwrap_or_default();
-        let owner = vec![cell(&shard["pod"]), cell(&shard["core"])];
-        match ranges.last_mut() {
-            Some((_, last, known)) if *known == owner && *last + 1 == number => *last = number,
-            _ => ranges.push((number, number, owner)),
-        }
+        let owner = (cell(&shard["pod"]), shard["core"].as_u64().unwrap_or_default());
+        owners.entry(owner).or_default().push(shard["shard"].as_u64().unwrap_or_default());
     }
-    let rows: Vec<Vec<String>> = ranges
+    let rows: Vec<Vec<String>> = owners
         .into_iter()
-        .map(|(first, last, owner)| {
-            let range = if first == last { first.to_string() } else { format!("{first}-{last}") };
-            [vec![range], owner].concat()
+        .map(|((pod, core), shards)| {
+            let listed: Vec<String> = shards.iter().take(SHARDS_LISTED_MAX).map(u64::to_string).collect();
+            let rest = if shards.len() > SHARDS_LISTED_MAX { ", …" } else { "" };
+            vec![pod, core.to_string(), shards.len().to_string(), listed.join(", ") + rest]
         })
         .collect();
-    table(&["shards", "pod", "core"], &rows)
+    table(&["pod", "core", "shards", "which"], &rows)
 }
 
 fn fields(value: &Value) -> String {

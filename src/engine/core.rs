@@ -55,8 +55,8 @@ pub struct Question {
     pub correlation: u64,
 }
 
-/// Takes questions off the core, to be answered by [`Core::answer_question`].
-pub type Inspector = Arc<dyn Fn(Question) + Send + Sync>;
+/// Takes questions off the core, to be answered by [`Core::answer_question`]. False if too many wait already.
+pub type Inspector = Arc<dyn Fn(Question) -> bool + Send + Sync>;
 
 /// The queues of one core.
 pub struct CoreQueues {

@@ -17,7 +17,7 @@ use crate::entity::PendingKey;
 use crate::entity::reply::hand_over;
 use crate::sharding::{Owner, PodRecord, ShardTable, TableParts};
 use crate::wire::control::{Introduce, OwnerEntry, PodEntry, SchemaOfTag, Table, Welcome};
-use crate::wire::{ANY_CORE, ControlMessage, HELLO_BYTES, Hello, PROTOCOL_VERSIONS, negotiate};
+use crate::wire::{ANY_CORE, ControlMessage, HELLO_BYTES, Hello, Inspect, PROTOCOL_VERSIONS, negotiate};
 
 impl Core {
     /// A connection was accepted on this core, and this is its hello.
@@ -135,16 +135,20 @@ impl Core {
             ControlMessage::JsonResult { outcome } => {
                 hand_over(&self.host, PendingKey::from_number(correlation), outcome);
             }
-            ControlMessage::InspectRequest { question } => match &self.inspector {
-                Some(inspect) => {
-                    inspect(Question { question, core: self.routes.identity.core, link: link.id, correlation })
-                }
-                None => self.close_link(link, "inspect_of_client"),
-            },
+            ControlMessage::InspectRequest { question } => self.inspect(link, correlation, question),
             ControlMessage::InspectReply { json } => {
                 hand_over(&self.host, PendingKey::from_number(correlation), json);
             }
             ControlMessage::Introduce(_) | ControlMessage::Welcome(_) => self.close_link(link, "second_handshake"),
+        }
+    }
+
+    fn inspect(&self, link: &Link, correlation: u64, question: Inspect) {
+        let Some(inspect) = &self.inspector else { return self.close_link(link, "inspect_of_client") };
+        let core = self.routes.identity.core;
+        if !inspect(Question { question, core, link: link.id, correlation }) {
+            let json = r#"{"error":"too many questions wait for this pod already; ask again later"}"#.to_owned();
+            self.routes.write_control(link, correlation, &ControlMessage::InspectReply { json });
         }
     }
 

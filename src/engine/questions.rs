@@ -71,13 +71,12 @@ impl Routes {
         timeout: Duration,
         mut attempt: impl FnMut() -> Option<()>,
     ) -> Result<(), ClusterError> {
-        use crate::entity::Router;
         let mut deadline = core::pin::pin!(crate::entity::sleep(timeout));
         core::future::poll_fn(|context| {
             if attempt().is_some() {
                 return core::task::Poll::Ready(Ok(()));
             }
-            self.wait_for_route(context.waker());
+            self.wait_with_question(context.waker());
             deadline.as_mut().poll(context).map(|()| Err(ClusterError::SendTimeout))
         })
         .await

@@ -141,7 +141,10 @@ pub struct Routes {
     unreachable: RefCell<HashMap<(PodUid, CoreIndex), Nanos>>,
     pub(super) commands: RefCell<Vec<LinkCommand>>,
     pub(super) dirty: RefCell<Vec<LinkId>>,
-    route_waiters: RefCell<Vec<Waker>>,
+    /// Asks that found no way; each once.
+    route_waiters: RefCell<Vec<PendingKey>>,
+    /// Questions that found none; asked by few, and not often.
+    question_waiters: RefCell<Vec<Waker>>,
     /// Some waiter waits for room in a link.
     pub(super) starved: Cell<bool>,
     sequence: Cell<u64>,
@@ -170,6 +173,7 @@ impl Routes {
             commands: RefCell::default(),
             dirty: RefCell::default(),
             route_waiters: RefCell::default(),
+            question_waiters: RefCell::default(),
             starved: Cell::new(false),
             sequence: Cell::new(0),
             host: OnceCell::new(),
@@ -333,11 +337,25 @@ impl Routes {
 
     // ---- waiting for a way ----
 
+    /// Has a question tried again when a way opens.
+    pub(super) fn wait_with_question(&self, waker: &Waker) {
+        let mut waiters = self.question_waiters.borrow_mut();
+        if !waiters.iter().any(|known| known.will_wake(waker)) {
+            waiters.push(waker.clone());
+        }
+    }
+
     /// Lets all who found no way try again.
     pub(super) fn wake_route_waiters(&self) {
         self.starved.set(false);
         let waiters = core::mem::take(&mut *self.route_waiters.borrow_mut());
-        for waker in waiters {
+        if let Some(host) = self.host() {
+            for key in waiters {
+                host.route_opened(key);
+            }
+        }
+        let questions = core::mem::take(&mut *self.question_waiters.borrow_mut());
+        for waker in questions {
             waker.wake();
         }
     }
@@ -485,8 +503,8 @@ impl Router for Routes {
         }
     }
 
-    fn wait_for_route(&self, waker: &Waker) {
-        self.route_waiters.borrow_mut().push(waker.clone());
+    fn wait_for_route(&self, key: PendingKey) {
+        self.route_waiters.borrow_mut().push(key);
     }
 
     unsafe fn answer_core(&self, core: CoreIndex, key: u64, answer_type: &'static AnswerVtable, answer: *mut ()) {

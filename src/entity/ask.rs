@@ -203,14 +203,13 @@ impl<M: Message> Ask<M> {
         }
         let (key, deadline) = self.wait(host, context);
         self.stage = Stage::OnCore(Waiting { core: host.core(), key, deadline });
-        self.send_away(host, context, discard, key, deadline)
+        self.send_away(host, discard, key, deadline)
     }
 
     /// Hands the message to the router; it stays here if it goes over a link or finds no way.
     fn send_away(
         &mut self,
         host: &Host,
-        context: &mut Context<'_>,
         discard: bool,
         key: PendingKey,
         deadline: Nanos,
@@ -235,8 +234,8 @@ impl<M: Message> Ask<M> {
                     // Moved out by the router.
                     core::mem::forget(self.message.take());
                 }
-                if sent.location == Location::Unrouted {
-                    host.router().wait_for_route(context.waker());
+                if sent.location == Location::Unrouted && host.pending.wait_for_route(key) {
+                    host.router().wait_for_route(key);
                 }
                 host.pending.set_location(key, sent.location);
                 Poll::Pending
@@ -293,7 +292,7 @@ impl<M: Message> Ask<M> {
             self.stage = Stage::New;
             return self.start_here(host, context, discard);
         }
-        self.send_away(host, context, discard, key, deadline)
+        self.send_away(host, discard, key, deadline)
     }
 
     fn end(

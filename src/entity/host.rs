@@ -650,6 +650,11 @@ impl Host {
         }
     }
 
+    /// A way out may have opened: wakes an ask that waits for one.
+    pub(crate) fn route_opened(&self, key: PendingKey) {
+        self.pending.route_opened(key);
+    }
+
     // ---- timers ----
 
     pub(super) fn arm(&self, deadline: Nanos, key: TimerKey) -> TimerId {

@@ -55,6 +55,8 @@ struct Entry {
     state: State,
     location: Location,
     waker: Option<Waker>,
+    /// Is among those who are woken when a way opens.
+    waits_for_route: bool,
     timer: Option<TimerId>,
     answer_type: &'static AnswerVtable,
 }
@@ -94,6 +96,7 @@ impl PendingAsks {
             }
             entry.state = State::Waiting;
             entry.location = Location::Nowhere;
+            entry.waits_for_route = false;
             entry.answer_type = answer_type;
             return PendingKey { index, generation: entry.generation };
         }
@@ -103,6 +106,7 @@ impl PendingAsks {
             state: State::Waiting,
             location: Location::Nowhere,
             waker: None,
+            waits_for_route: false,
             timer: None,
             answer_type,
         });
@@ -138,6 +142,22 @@ impl PendingAsks {
             slot => old = slot.replace(waker.clone()),
         });
         drop(old);
+    }
+
+    /// Says that an ask waits for a way out. False if that was known.
+    pub(super) fn wait_for_route(&self, key: PendingKey) -> bool {
+        self.with(key, |entry| !core::mem::replace(&mut entry.waits_for_route, true)).unwrap_or(false)
+    }
+
+    /// A way may have opened: wakes an ask that waits for one.
+    pub(crate) fn route_opened(&self, key: PendingKey) {
+        let waker = self.with(key, |entry| {
+            entry.waits_for_route = false;
+            entry.waker.clone()
+        });
+        if let Some(Some(waker)) = waker {
+            waker.wake();
+        }
     }
 
     /// The state of an ask, `Resend` turned back into `Waiting`.

@@ -5,7 +5,6 @@
 #![allow(unsafe_code)]
 
 use core::time::Duration;
-use std::task::Waker;
 
 use super::call::{Call, PendingKey};
 use super::dispatch::{AnswerVtable, MessageVtable};
@@ -55,8 +54,9 @@ pub trait Router {
     /// The sender stopped waiting.
     fn cancel(&self, location: Location, key: PendingKey);
 
-    /// Has `waker` woken when a message that found no way ([`Location::Unrouted`]) may be sent.
-    fn wait_for_route(&self, waker: &Waker);
+    /// Has an ask whose message found no way ([`Location::Unrouted`]) woken when it may be sent. Called once for each
+    /// time that it is to be woken.
+    fn wait_for_route(&self, key: PendingKey);
 
     /// Moves an answer to another core.
     ///

@@ -8,7 +8,7 @@
 //! - `2p`: free, only the producer may touch the value;
 //! - `2p + 1`: full, only the consumer may touch the value;
 //! - `2(p + capacity)`: free again for the next round;
-//! - [`CLOSED`]: free for ever, the consumer is gone.
+//! - `CLOSED`: free for ever, the consumer is gone.
 //!
 //! So a slot holds a value exactly if its sequence is odd, whatever the ends did; that is what is dropped at the end.
 //!

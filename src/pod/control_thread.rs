@@ -3,7 +3,7 @@
 //! It is never on the path of a message: cores give it questions without waiting, and it gives them tables and
 //! commands. Called by `builder` and `Pod`.
 
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -17,6 +17,8 @@ use crate::sharding::ShardTable;
 
 /// Longest pause of the thread: bounds how late it sees a change of the clock.
 const PAUSE_MAX: Duration = Duration::from_millis(500);
+/// Questions that wait for the thread, which answers them one at a time.
+const REQUESTS_MAX: usize = 256;
 /// Pause between looks at cores that drain.
 const DRAIN_POLL: Duration = Duration::from_millis(5);
 
@@ -36,30 +38,25 @@ pub(super) enum Request {
 
 /// The way to the control thread.
 pub(super) struct ControlThread {
-    requests: Sender<Request>,
+    requests: SyncSender<Request>,
 }
 
 impl ControlThread {
     pub fn channel() -> (ControlThread, Receiver<Request>) {
-        let (requests, received) = channel();
+        let (requests, received) = sync_channel(REQUESTS_MAX);
         (ControlThread { requests }, received)
     }
 
-    /// For the cores: hands a question over without waiting. The thread answers them one at a time; what a peer may
-    /// have waiting is bounded by its link's limits.
+    /// For the cores: hands a question over without waiting; false if too many wait already.
     pub fn inspector(&self) -> Inspector {
-        // A `Sender` may be shared only behind a lock; questions are rare.
-        let requests = Mutex::new(self.requests.clone());
-        Arc::new(move |question| {
-            // A thread that is gone answers nothing; the asker's timeout ends its waiting.
-            let _ = requests.lock().unwrap_or_else(PoisonError::into_inner).send(Request::Question(question));
-        })
+        let requests = self.requests.clone();
+        Arc::new(move |question| requests.try_send(Request::Question(question)).is_ok())
     }
 }
 
 /// The running control thread.
 pub(super) struct ControlHandle {
-    requests: Sender<Request>,
+    requests: SyncSender<Request>,
     thread: JoinHandle<()>,
 }
 

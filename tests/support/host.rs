@@ -34,7 +34,7 @@ impl Router for NoWay {
         Err(ClusterError::NotServed)
     }
     fn cancel(&self, _: Location, _: PendingKey) {}
-    fn wait_for_route(&self, _: &Waker) {}
+    fn wait_for_route(&self, _: PendingKey) {}
     unsafe fn answer_core(&self, _: CoreIndex, _: u64, _: &'static AnswerVtable, _: *mut ()) {}
     fn acknowledge_core(&self, _: CoreIndex, _: u64) {}
     fn fail_core(&self, _: CoreIndex, _: u64, _: ClusterError) {}
