@@ -34,7 +34,9 @@ pub use atoll_macros::{Wire, protocol};
 pub use base::{ClusterError, EntityId, SendError};
 #[cfg(feature = "runtime")]
 pub use client::Client;
-pub use entity::{Ask, Discard, Entity, EntityOptions, Gone, Messenger, Protocol, Scope, StartError, StopReason};
+pub use entity::{
+    Ask, Discard, Entity, EntityOptions, Gone, Messenger, Protocol, Scope, StartError, StopReason, View, ViewOf,
+};
 #[cfg(feature = "runtime")]
 pub use pod::{Pod, config::Config};
 /// For the types of `json` protocols: derive its traits with `#[serde(crate = "atoll::serde")]`.
@@ -50,6 +52,15 @@ pub mod private {
 
     pub use crate::entity::Infallible;
     pub use crate::wire::schema;
+
+    /// Makes an owned argument of one that lies in a body.
+    ///
+    /// # Errors
+    /// If a hand-written implementation of rkyv's `Deserialize` refuses it.
+    #[inline]
+    pub fn owned<T: crate::Wire>(archived: &T::Archived) -> Result<T, crate::wire::CodecError> {
+        crate::wire::codec::owned(archived)
+    }
 
     /// Compiles for types that may travel.
     pub const fn travels<T: crate::Wire>() {}

@@ -2,6 +2,8 @@
 
 #[path = "support/host.rs"]
 mod host;
+#[path = "support/wire.rs"]
+mod wire;
 
 #[path = "entities/probe.rs"]
 mod probe;
@@ -22,3 +24,5 @@ mod overlap;
 mod services;
 #[path = "entities/update.rs"]
 mod update;
+#[path = "entities/view.rs"]
+mod view;

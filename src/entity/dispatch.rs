@@ -23,6 +23,7 @@ pub use super::call::Call;
 use super::call::{CallChain, ReplyTo};
 use super::cell::{CellHeader, CellVtable, borrowed_waker, close};
 use super::host::Host;
+use super::in_place::InPlaceVtable;
 use super::lifecycle::Entity;
 use super::message::{Access, HandledExclusive, HandledShared, Message};
 use super::options::LoadRule;
@@ -116,6 +117,8 @@ pub enum Started {
     Pending(NonNull<CellHeader>),
     /// The handler panicked; who waits was told unless `out` was given.
     Defect,
+    /// The handler was not called; nobody was told.
+    Refused(ClusterError),
 }
 
 type Start = unsafe fn(&Host, NonNull<SlotHeader>, &'static Method, *mut (), Call, *mut ()) -> Started;
@@ -135,6 +138,7 @@ pub struct Method {
     pub(super) start: Start,
     pub(super) may_load: unsafe fn(&dyn Any, *const ()) -> bool,
     pub(super) json: Option<&'static JsonVtable>,
+    pub(super) in_place: Option<&'static InPlaceVtable>,
 }
 
 /// How a message is called in JSON.
@@ -194,6 +198,7 @@ impl Method {
             start,
             may_load: may_load::<M>,
             json,
+            in_place: None,
         }
     }
 }
@@ -288,7 +293,7 @@ impl<M: Message, F: Future<Output = Answer<M>>> HandlerCell<M, F> {
 }
 
 #[inline(always)]
-fn start<M: Message, F: Future<Output = Answer<M>>>(
+pub(super) fn start<M: Message, F: Future<Output = Answer<M>>>(
     host: &Host,
     slot: NonNull<SlotHeader>,
     method: &'static Method,

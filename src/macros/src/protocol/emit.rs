@@ -7,7 +7,7 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Ident, ItemTrait, Visibility};
 
-use super::model::{Access, Message, Protocol};
+use super::model::{Access, Argument, Message, Protocol};
 
 /// What the pieces need to know.
 struct Made<'a> {
@@ -83,7 +83,7 @@ impl Made<'_> {
         });
         let types = self.messages().iter().map(|message| {
             let (name, docs) = (&message.type_name, docs(message));
-            let fields = message.arguments.iter().map(|(field, ty)| {
+            let fields = message.arguments.iter().map(|Argument { name: field, ty, .. }| {
                 let doc = format!("The argument `{}`.", field.unraw());
                 quote!(#[doc = #doc] #inner #field: #ty)
             });
@@ -213,7 +213,11 @@ impl Made<'_> {
             let kind = if message.access == Access::Exclusive { quote!(exclusive) } else { quote!(shared) };
             // The compiler reports a type without serde's traits here, so here is where the method stands.
             let json = self.protocol.json.then(|| quote_spanned!(message.method.span()=> .with_json::<#path>()));
-            quote!(::atoll::entity::Method::#kind::<__S, #path>()#json)
+            let in_place = message.reads_in_place().then(|| {
+                let with = format_ident!("{}_in_place", kind.to_string());
+                quote!(.#with::<__S, #path>())
+            });
+            quote!(::atoll::entity::Method::#kind::<__S, #path>()#json #in_place)
         });
         quote! {
             #(#handlers)*
@@ -231,15 +235,25 @@ impl Made<'_> {
             Access::Exclusive => (quote!(HandledExclusive), quote!(&mut __S)),
             Access::Shared | Access::Concurrent => (quote!(HandledShared), quote!(&__S)),
         };
-        let fields: Vec<_> = message.arguments.iter().map(|(field, _)| field).collect();
-        let call = quote!(<__S as #trait_name>::#method(__state, #(#fields),*));
+        let fields: Vec<_> = message.arguments.iter().map(|argument| &argument.name).collect();
+        let values =
+            message.arguments.iter().map(
+                |Argument { name, is_view, .. }| {
+                    if *is_view { quote!(::atoll::View::owned(&#name)) } else { quote!(#name) }
+                },
+            );
+        let call = quote!(<__S as #trait_name>::#method(__state, #(#values),*));
         let future = match (message.is_async, message.answer.error.is_some()) {
+            // What the views borrow stays in the future.
+            (true, true) if message.has_views() => quote!(async move { #call.await }),
+            (true, false) if message.has_views() => quote!(async move { ::core::result::Result::Ok(#call.await) }),
             (true, true) => call,
             (true, false) => quote!(::atoll::private::Infallible::new(#call)),
             // Inside of the future, so that a panic is the entity's.
             (false, true) => quote!(async move { #call }),
             (false, false) => quote!(async move { ::core::result::Result::Ok(#call) }),
         };
+        let in_place = message.reads_in_place().then(|| self.in_place(message));
         quote! {
             #[automatically_derived]
             impl<__S: #trait_name + ::atoll::entity::Entity> ::atoll::entity::#kind<__S> for #path {
@@ -250,6 +264,45 @@ impl Made<'_> {
                 ) -> impl ::core::future::Future<Output = ::core::result::Result<Self::Reply, Self::Error>> {
                     let Self { #(#fields),* } = self;
                     #future
+                }
+            }
+
+            #in_place
+        }
+    }
+
+    /// The handler of a message that lies in a received body.
+    fn in_place(&self, message: &Message) -> TokenStream {
+        let (trait_name, path, method) = (self.trait_name, self.path(message), &message.method);
+        let state = match message.access {
+            Access::Exclusive => quote!(&'__a mut __S),
+            Access::Shared | Access::Concurrent => quote!(&'__a __S),
+        };
+        let values = message.arguments.iter().map(|Argument { name, is_view, .. }| {
+            if *is_view { quote!(::atoll::View::archived(&__archived.#name)) } else { quote!(#name) }
+        });
+        let owned = message.arguments.iter().filter(|argument| !argument.is_view);
+        let owned = owned.map(|Argument { name, ty, .. }| {
+            quote_spanned!(ty.span()=> let #name = ::atoll::private::owned::<#ty>(&__archived.#name)?;)
+        });
+        let call = quote!(<__S as #trait_name>::#method(__state, #(#values),*));
+        let answer = if message.answer.error.is_some() { call } else { quote!(::core::result::Result::Ok(#call)) };
+        quote! {
+            #[automatically_derived]
+            impl<'__a, __S> ::atoll::entity::ReadInPlace<'__a, #state> for #path
+            where
+                __S: #trait_name + ::atoll::entity::Entity,
+            {
+                #[inline]
+                fn read(
+                    __archived: &'__a Self::Archived,
+                    __state: #state,
+                ) -> ::core::result::Result<
+                    impl ::core::ops::FnOnce() -> ::core::result::Result<Self::Reply, Self::Error>,
+                    ::atoll::wire::CodecError,
+                > {
+                    #(#owned)*
+                    ::core::result::Result::Ok(move || #answer)
                 }
             }
         }
@@ -263,8 +316,8 @@ impl Made<'_> {
         );
         let methods = self.messages().iter().map(|message| {
             let (method, path, docs) = (&message.method, self.path(message), docs(message));
-            let arguments = message.arguments.iter().map(|(field, ty)| quote!(#field: #ty));
-            let fields = message.arguments.iter().map(|(field, _)| field);
+            let arguments = message.arguments.iter().map(|Argument { name, ty, .. }| quote!(#name: #ty));
+            let fields = message.arguments.iter().map(|argument| &argument.name);
             quote! {
                 #docs
                 #[inline]
