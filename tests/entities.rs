@@ -12,6 +12,8 @@ mod probe;
 mod cycles;
 #[path = "entities/defects.rs"]
 mod defects;
+#[path = "entities/interceptor.rs"]
+mod interceptor;
 #[path = "entities/interruption.rs"]
 mod interruption;
 #[path = "entities/life.rs"]
@@ -20,6 +22,8 @@ mod life;
 mod messages;
 #[path = "entities/overlap.rs"]
 mod overlap;
+#[path = "entities/send_stream.rs"]
+mod send_stream;
 #[path = "entities/services.rs"]
 mod services;
 #[path = "entities/update.rs"]

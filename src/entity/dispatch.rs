@@ -24,6 +24,7 @@ use super::call::{CallChain, ReplyTo};
 use super::cell::{CellHeader, CellVtable, borrowed_waker, close};
 use super::host::Host;
 use super::in_place::InPlaceVtable;
+use super::interceptor::Within;
 use super::lifecycle::Entity;
 use super::message::{Access, HandledExclusive, HandledShared, Message};
 use super::options::LoadRule;
@@ -508,7 +509,8 @@ fn start_entity<S: Entity>(host: &Host, slot: NonNull<SlotHeader>) {
     // SAFETY: as above.
     let id = unsafe { &*id };
     // Inside of the future, so that a panic before the first await is the entity's too.
-    let future = async move { S::start(id, scope).await };
+    let Ok(around) = host.begin_around(slot) else { return host.entity_failed_to_start(slot, None) };
+    let future = Within::new(around, async move { S::start(id, scope).await });
     run_lifecycle(host, slot, future, |host, slot, started| match started {
         Some(Ok(state)) => {
             // SAFETY: the slot is of type `S` and in phase `Starting`, so there is no state yet.
@@ -523,7 +525,10 @@ fn start_entity<S: Entity>(host: &Host, slot: NonNull<SlotHeader>) {
 unsafe fn stop_entity<S: Entity>(host: &Host, slot: NonNull<SlotHeader>, reason: super::lifecycle::StopReason) {
     // SAFETY: the caller entered the gate for writing; the state lives until `entity_stopped`.
     let state = unsafe { &mut *state_pointer::<S>(slot) };
-    run_lifecycle(host, slot, async move { state.stop(reason).await }, |host, slot, _| host.entity_stopped(slot));
+    // SAFETY: slots are alive as long as the host.
+    let around = unsafe { slot.as_ref() }.around();
+    let future = Within::new(around, async move { state.stop(reason).await });
+    run_lifecycle(host, slot, future, |host, slot, _| host.entity_stopped(slot));
 }
 
 /// What the engine knows of a start or stop in progress; the future follows.

@@ -13,6 +13,7 @@ use super::cell::{self, CellHeader};
 use super::dispatch::{Call, HandlerHead, Lifecycle, LifecycleHead, LifecycleTable, Method, Started};
 use super::host::{Host, TimerKey, add};
 use super::incoming::{Body, Incoming, NO_OUT, Value, with_waiting};
+use super::intercepted::{Interceptor, MakeAround};
 use super::lifecycle::{Entity, StartError, StopReason};
 use super::mailbox::{Mailbox, Waiting};
 use super::message::{Access, Protocol, Serves};
@@ -42,7 +43,10 @@ impl TypeHost {
     pub fn new<E: Entity>(type_index: u16, options: EntityOptions<E::Protocol>, defaults: &EntityDefaults) -> TypeHost {
         TypeHost {
             name: <E::Protocol as Protocol>::NAME,
-            methods: <E::Protocol as Serves<E>>::TABLE,
+            methods: match options.interceptor {
+                None => <E::Protocol as Serves<E>>::TABLE,
+                Some(_) => <E::Protocol as Serves<E>>::INTERCEPTED,
+            },
             lifecycle: Lifecycle::<E>::TABLE,
             options: ErasedOptions::new(options, defaults),
             arena: SlotArena::new(Lifecycle::<E>::TABLE.slot_layout, type_index),
@@ -52,6 +56,19 @@ impl TypeHost {
     /// The name of the type.
     pub fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// The interceptor of the type, whose protocol is `P`.
+    pub(super) fn interceptor<P: Protocol>(&self) -> Interceptor<P> {
+        let interceptor = self.options.interceptor.as_ref().and_then(|interceptor| interceptor.downcast_ref());
+        Interceptor::clone(
+            interceptor.unwrap_or_else(|| unreachable!("only then its methods are the intercepted ones")),
+        )
+    }
+
+    /// Makes what lies around an entity, if there is an interceptor.
+    pub(super) fn make_around(&self) -> Option<&MakeAround> {
+        self.options.make_around.as_ref()
     }
 
     /// How its messages are handled.
@@ -353,7 +370,7 @@ impl Host {
             tracing::error!(entity = kind.name, id = %header.id(), %error, "an entity failed to start");
         }
         self.fail_waiting(header, None, ClusterError::EntityDefect);
-        self.run_finalizers(header);
+        header.run_finalizers();
         self.release(kind, slot);
     }
 
@@ -649,7 +666,7 @@ impl Host {
         }
         if phase == Phase::Starting {
             self.fail_waiting(header, None, ClusterError::EntityInterrupted);
-            self.run_finalizers(header);
+            header.run_finalizers();
             self.release(kind, slot);
             return;
         }
@@ -668,7 +685,7 @@ impl Host {
         }
         // SAFETY: the state was there, and nobody refers to it any more.
         unsafe { (kind.lifecycle.drop_state)(slot) };
-        self.run_finalizers(header);
+        header.run_finalizers();
         self.wake_updates(header);
         header.extras.borrow_mut().take();
         add(&self.counters().stopped, 1);
@@ -680,16 +697,6 @@ impl Host {
             self.start_entity(kind, slot);
         } else {
             self.release(kind, slot);
-        }
-    }
-
-    fn run_finalizers(&self, header: &SlotHeader) {
-        loop {
-            let finalizer = header.extras.borrow_mut().as_mut().and_then(|extras| extras.finalizers.pop());
-            let Some(finalizer) = finalizer else { return };
-            if std::panic::catch_unwind(core::panic::AssertUnwindSafe(finalizer)).is_err() {
-                tracing::error!(id = %header.id(), "a finalizer panicked");
-            }
         }
     }
 
@@ -781,7 +788,7 @@ impl Host {
                     // SAFETY: the state is there and nobody refers to it any more.
                     unsafe { (kind.lifecycle.drop_state)(slot) };
                 }
-                self.run_finalizers(header);
+                header.run_finalizers();
                 self.release(kind, slot);
             }
         }

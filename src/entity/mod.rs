@@ -15,6 +15,8 @@ mod hosting;
 mod in_place;
 mod incoming;
 mod infallible;
+mod intercepted;
+mod interceptor;
 mod lifecycle;
 mod mailbox;
 mod message;
@@ -35,9 +37,14 @@ pub use dispatch::{Answer, AnswerVtable, MessageVtable, Method};
 pub use host::{Entered, Host, HostCounters, HostOptions};
 pub use hosting::{Delivered, Delivery, TypeHost};
 pub use infallible::Infallible;
+pub use interceptor::{
+    AnyInterceptor, AnyNext, AnyOutcome, AroundEntity, Both, EntityContext, EntityInterceptor, Intercepted, Next,
+};
 pub use lifecycle::{Entity, StartError, StopReason};
-pub use message::{Access, EntityRef, HandledExclusive, HandledShared, Message, MethodInfo, Protocol, Serves};
-pub use messenger::{EntityTarget, Messenger};
+pub use message::{
+    Access, EntityRef, HandledExclusive, HandledShared, Message, MethodInfo, Outcome, Protocol, Serves, Tell,
+};
+pub use messenger::{EntityTarget, Messenger, SendStreamError};
 pub use options::{EntityDefaults, EntityOptions, Timeout};
 pub use pending::Location;
 pub use router::{Encode, Outbound, Router, Sent};

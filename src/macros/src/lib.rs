@@ -42,6 +42,7 @@ pub fn derive_wire(item: TokenStream) -> TokenStream {
 /// - `mod guild` with one struct for each message, such as `guild::Join { user }`;
 /// - `GuildRef`, the reference that senders use, with the same methods;
 /// - `GuildMessage<'a>`, all messages borrowed, for matching (see `EntityOptions::load_entity`);
+/// - `GuildOutcome`, what their handlers answer, for interceptors (see `EntityOptions::interceptor`);
 /// - `GuildTell`, those messages that reply with nothing and cannot fail, owned (if there are any);
 /// - `GuildProtocol`, the type that `Entity::Protocol` names.
 ///

@@ -22,6 +22,8 @@ struct Made<'a> {
     reference: Ident,
     /// `GuildMessage`.
     borrowed: Ident,
+    /// `GuildOutcome`.
+    outcome: Ident,
     /// `GuildTell`.
     tell: Ident,
 }
@@ -37,6 +39,7 @@ pub fn protocol(item: &ItemTrait, protocol: &Protocol) -> TokenStream {
         protocol_name: name("Protocol"),
         reference: name("Ref"),
         borrowed: name("Message"),
+        outcome: name("Outcome"),
         tell: name("Tell"),
     };
     let parts = [
@@ -44,6 +47,7 @@ pub fn protocol(item: &ItemTrait, protocol: &Protocol) -> TokenStream {
         made.module(),
         made.protocol_type(),
         made.borrowed_messages(),
+        made.outcomes(),
         made.message_impls(),
         made.handlers(),
         made.reference(),
@@ -107,7 +111,13 @@ impl Made<'_> {
     }
 
     fn protocol_type(&self) -> TokenStream {
-        let Made { vis, protocol_name, reference, borrowed, .. } = self;
+        let Made { vis, protocol_name, reference, borrowed, outcome, .. } = self;
+        let tell = if self.tells().next().is_some() {
+            let tell = &self.tell;
+            quote!(#tell)
+        } else {
+            quote!(::atoll::Never)
+        };
         let name = &self.protocol.name;
         let doc = format!("The protocol `{name}`: what `Entity::Protocol` names.");
         let methods = self.messages().iter().map(|message| {
@@ -125,6 +135,8 @@ impl Made<'_> {
                 const METHODS: &'static [::atoll::entity::MethodInfo] = &[#(#methods),*];
                 type Ref = #reference;
                 type Borrowed<'a> = #borrowed<'a>;
+                type Outcome = #outcome;
+                type Tell = #tell;
             }
         }
     }
@@ -143,16 +155,63 @@ impl Made<'_> {
         }
     }
 
+    /// Those that reply with nothing and cannot fail.
+    fn tells(&self) -> impl Iterator<Item = &Message> {
+        self.messages().iter().filter(|message| message.answer.is_nothing())
+    }
+
+    fn outcomes(&self) -> TokenStream {
+        let Made { vis, outcome, .. } = self;
+        let doc = format!("What the handler of a message of `{}` answers, for interceptors.", self.trait_name);
+        let variants = self.messages().iter().map(|message| {
+            let (name, reply, error) = (&message.type_name, reply_of(message), error_of(message));
+            let doc = format!("The outcome of `{}`.", message.name);
+            quote!(#[doc = #doc] #name(::core::result::Result<#reply, #error>))
+        });
+        let names: Vec<_> = self.messages().iter().map(|message| &message.type_name).collect();
+        let methods = self.messages().iter().map(|message| &message.name);
+        quote! {
+            #[doc = #doc]
+            #[allow(dead_code, clippy::large_enum_variant)]
+            #vis enum #outcome { #(#variants),* }
+
+            #[automatically_derived]
+            impl ::atoll::entity::Outcome for #outcome {
+                fn name(&self) -> &'static str {
+                    match self {
+                        #(#outcome::#names(_) => #methods,)*
+                    }
+                }
+
+                fn is_error(&self) -> bool {
+                    match self {
+                        #(#outcome::#names(__outcome) => __outcome.is_err(),)*
+                    }
+                }
+            }
+
+            // Replies need not be fit to be shown.
+            #[automatically_derived]
+            impl ::core::fmt::Debug for #outcome {
+                fn fmt(&self, __formatter: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                    let __kind = if ::atoll::entity::Outcome::is_error(self) { "Err" } else { "Ok" };
+                    ::core::write!(__formatter, "{}({__kind})", ::atoll::entity::Outcome::name(self))
+                }
+            }
+        }
+    }
+
     fn message_impls(&self) -> TokenStream {
         let messages = self.messages().iter().enumerate();
         messages.map(|(index, message)| self.message_impl(index, message)).collect()
     }
 
     fn message_impl(&self, index: usize, message: &Message) -> TokenStream {
-        let Made { protocol_name, borrowed, .. } = self;
+        let Made { protocol_name, borrowed, outcome, .. } = self;
+        // With one message there is no other.
+        let other = (self.messages().len() > 1).then(|| quote!(_ => ::core::option::Option::None,));
         let (path, name, variant) = (self.path(message), &message.name, &message.type_name);
-        let reply = message.answer.reply.as_ref().map_or_else(|| quote!(()), |ty| quote!(#ty));
-        let error = message.answer.error.as_ref().map_or_else(|| quote!(::atoll::Never), |ty| quote!(#ty));
+        let (reply, error) = (reply_of(message), error_of(message));
         let tag = match &message.tag {
             Some(tag) => quote!(#tag),
             None => {
@@ -199,6 +258,21 @@ impl Made<'_> {
                 fn borrowed(&self) -> #borrowed<'_> {
                     #borrowed::#variant(self)
                 }
+
+                #[inline]
+                fn outcome(__answer: ::core::result::Result<#reply, #error>) -> #outcome {
+                    #outcome::#variant(__answer)
+                }
+
+                #[inline]
+                fn answer(
+                    __outcome: #outcome,
+                ) -> ::core::option::Option<::core::result::Result<#reply, #error>> {
+                    match __outcome {
+                        #outcome::#variant(__answer) => ::core::option::Option::Some(__answer),
+                        #other
+                    }
+                }
             }
 
             const _: () = { #(#clashes)* #(#travel;)* };
@@ -219,12 +293,20 @@ impl Made<'_> {
             });
             quote!(::atoll::entity::Method::#kind::<__S, #path>()#json #in_place)
         });
+        let intercepted = self.messages().iter().map(|message| {
+            let path = self.path(message);
+            let kind = if message.access == Access::Exclusive { quote!(exclusive) } else { quote!(shared) };
+            let with = format_ident!("{}_intercepted", kind.to_string());
+            let json = self.protocol.json.then(|| quote!(.with_json::<#path>()));
+            quote!(::atoll::entity::Method::#kind::<__S, #path>()#json.#with::<__S, #path>())
+        });
         quote! {
             #(#handlers)*
 
             #[automatically_derived]
             impl<__S: #trait_name + ::atoll::entity::Entity> ::atoll::entity::Serves<__S> for #protocol_name {
                 const TABLE: &'static [::atoll::entity::Method] = &[#(#methods),*];
+                const INTERCEPTED: &'static [::atoll::entity::Method] = &[#(#intercepted),*];
             }
         }
     }
@@ -365,7 +447,7 @@ impl Made<'_> {
 
     fn tell(&self) -> Option<TokenStream> {
         let Made { vis, tell, reference, .. } = self;
-        let messages: Vec<_> = self.messages().iter().filter(|message| message.answer.is_nothing()).collect();
+        let messages: Vec<_> = self.tells().collect();
         if messages.is_empty() {
             return None;
         }
@@ -396,6 +478,16 @@ impl Made<'_> {
                 }
             }
 
+            #[automatically_derived]
+            impl ::atoll::entity::Tell<#reference> for #tell {
+                async fn tell(
+                    self,
+                    to: &#reference,
+                ) -> ::core::result::Result<(), ::atoll::ClusterError> {
+                    self.send(to).await
+                }
+            }
+
             #(
                 #[automatically_derived]
                 impl ::core::convert::From<#paths> for #tell {
@@ -406,6 +498,14 @@ impl Made<'_> {
             )*
         })
     }
+}
+
+fn reply_of(message: &Message) -> TokenStream {
+    message.answer.reply.as_ref().map_or_else(|| quote!(()), |ty| quote!(#ty))
+}
+
+fn error_of(message: &Message) -> TokenStream {
+    message.answer.error.as_ref().map_or_else(|| quote!(::atoll::Never), |ty| quote!(#ty))
 }
 
 fn docs(message: &Message) -> TokenStream {
