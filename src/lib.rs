@@ -56,7 +56,8 @@ pub use base::{ClusterError, EntityId, SendError};
 #[cfg(feature = "runtime")]
 pub use client::Client;
 pub use entity::{
-    Ask, Discard, Entity, EntityOptions, Gone, Messenger, Protocol, Scope, StartError, StopReason, sleep, spawn,
+    Ask, Discard, Entity, EntityOptions, Gone, Messenger, Protocol, Scope, StartError, StopReason, View, ViewOf, sleep,
+    spawn,
 };
 #[cfg(feature = "runtime")]
 pub use pod::{Pod, config::Config};
@@ -73,6 +74,15 @@ pub mod private {
 
     pub use crate::entity::Infallible;
     pub use crate::wire::schema;
+
+    /// Makes an owned argument of one that lies in a body.
+    ///
+    /// # Errors
+    /// If a hand-written implementation of rkyv's `Deserialize` refuses it.
+    #[inline]
+    pub fn owned<T: crate::Wire>(archived: &T::Archived) -> Result<T, crate::wire::CodecError> {
+        crate::wire::codec::owned(archived)
+    }
 
     /// Compiles for types that may travel.
     pub const fn travels<T: crate::Wire>() {}

@@ -2,6 +2,8 @@
 
 #[path = "support/host.rs"]
 mod host;
+#[path = "support/wire.rs"]
+mod wire;
 
 #[path = "entities/probe.rs"]
 mod probe;
@@ -10,6 +12,8 @@ mod probe;
 mod cycles;
 #[path = "entities/defects.rs"]
 mod defects;
+#[path = "entities/interceptor.rs"]
+mod interceptor;
 #[path = "entities/interruption.rs"]
 mod interruption;
 #[path = "entities/life.rs"]
@@ -18,7 +22,11 @@ mod life;
 mod messages;
 #[path = "entities/overlap.rs"]
 mod overlap;
+#[path = "entities/send_stream.rs"]
+mod send_stream;
 #[path = "entities/services.rs"]
 mod services;
 #[path = "entities/update.rs"]
 mod update;
+#[path = "entities/view.rs"]
+mod view;

@@ -157,12 +157,7 @@ impl Core {
             method,
             call: Call { reply_to, chain: routing.chain().collect::<CallChain>() },
         };
-        let mut delivered = Delivered::Failed(ClusterError::Serialization);
-        let decoded = method.decode_message(frame.body, &mut |message| {
-            // SAFETY: the message was just decoded as the method's type and is given away.
-            delivered = unsafe { self.host.deliver(&delivery, message, null_mut()) };
-        });
-        decoded.map(|()| delivered).map_err(ClusterError::from)
+        self.host.deliver_body(&delivery, frame.body).map_err(ClusterError::from)
     }
 
     fn grant_credit(&self, link: &Link, frame: &Frame<'_>) {

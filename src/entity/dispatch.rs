@@ -23,6 +23,8 @@ pub use super::call::Call;
 use super::call::{CallChain, ReplyTo};
 use super::cell::{CellHeader, CellVtable, borrowed_waker, close};
 use super::host::Host;
+use super::in_place::InPlaceVtable;
+use super::interceptor::Within;
 use super::lifecycle::Entity;
 use super::message::{Access, HandledExclusive, HandledShared, Message};
 use super::options::LoadRule;
@@ -116,6 +118,8 @@ pub enum Started {
     Pending(NonNull<CellHeader>),
     /// The handler panicked; who waits was told unless `out` was given.
     Defect,
+    /// The handler was not called; nobody was told.
+    Refused(ClusterError),
 }
 
 type Start = unsafe fn(&Host, NonNull<SlotHeader>, &'static Method, *mut (), Call, *mut ()) -> Started;
@@ -135,6 +139,7 @@ pub struct Method {
     pub(super) start: Start,
     pub(super) may_load: unsafe fn(&dyn Any, *const ()) -> bool,
     pub(super) json: Option<&'static JsonVtable>,
+    pub(super) in_place: Option<&'static InPlaceVtable>,
 }
 
 /// How a message is called in JSON.
@@ -194,6 +199,7 @@ impl Method {
             start,
             may_load: may_load::<M>,
             json,
+            in_place: None,
         }
     }
 }
@@ -288,7 +294,7 @@ impl<M: Message, F: Future<Output = Answer<M>>> HandlerCell<M, F> {
 }
 
 #[inline(always)]
-fn start<M: Message, F: Future<Output = Answer<M>>>(
+pub(super) fn start<M: Message, F: Future<Output = Answer<M>>>(
     host: &Host,
     slot: NonNull<SlotHeader>,
     method: &'static Method,
@@ -503,7 +509,8 @@ fn start_entity<S: Entity>(host: &Host, slot: NonNull<SlotHeader>) {
     // SAFETY: as above.
     let id = unsafe { &*id };
     // Inside of the future, so that a panic before the first await is the entity's too.
-    let future = async move { S::start(id, scope).await };
+    let Ok(around) = host.begin_around(slot) else { return host.entity_failed_to_start(slot, None) };
+    let future = Within::new(around, async move { S::start(id, scope).await });
     run_lifecycle(host, slot, future, |host, slot, started| match started {
         Some(Ok(state)) => {
             // SAFETY: the slot is of type `S` and in phase `Starting`, so there is no state yet.
@@ -518,7 +525,10 @@ fn start_entity<S: Entity>(host: &Host, slot: NonNull<SlotHeader>) {
 unsafe fn stop_entity<S: Entity>(host: &Host, slot: NonNull<SlotHeader>, reason: super::lifecycle::StopReason) {
     // SAFETY: the caller entered the gate for writing; the state lives until `entity_stopped`.
     let state = unsafe { &mut *state_pointer::<S>(slot) };
-    run_lifecycle(host, slot, async move { state.stop(reason).await }, |host, slot, _| host.entity_stopped(slot));
+    // SAFETY: slots are alive as long as the host.
+    let around = unsafe { slot.as_ref() }.around();
+    let future = Within::new(around, async move { state.stop(reason).await });
+    run_lifecycle(host, slot, future, |host, slot, _| host.entity_stopped(slot));
 }
 
 /// What the engine knows of a start or stop in progress; the future follows.

@@ -12,6 +12,8 @@ use super::call::{CallChain, ReplyTo};
 use super::cell::{self, CellHeader};
 use super::dispatch::{Call, HandlerHead, Lifecycle, LifecycleHead, LifecycleTable, Method, Started};
 use super::host::{Host, TimerKey, add};
+use super::incoming::{Body, Incoming, NO_OUT, Value, with_waiting};
+use super::intercepted::{Interceptor, MakeAround};
 use super::lifecycle::{Entity, StartError, StopReason};
 use super::mailbox::{Mailbox, Waiting};
 use super::message::{Access, Protocol, Serves};
@@ -20,6 +22,7 @@ use super::pending::Location;
 use super::slot::{Phase, SlotArena, SlotHeader, StopProgress};
 use crate::base::hash::shard_of_hash;
 use crate::base::{ClusterError, EntityId, Nanos};
+use crate::wire::codec::CodecError;
 
 /// Messages that one entity starts before others get their turn.
 const STARTS_PER_TURN: usize = 32;
@@ -40,7 +43,10 @@ impl TypeHost {
     pub fn new<E: Entity>(type_index: u16, options: EntityOptions<E::Protocol>, defaults: &EntityDefaults) -> TypeHost {
         TypeHost {
             name: <E::Protocol as Protocol>::NAME,
-            methods: <E::Protocol as Serves<E>>::TABLE,
+            methods: match options.interceptor {
+                None => <E::Protocol as Serves<E>>::TABLE,
+                Some(_) => <E::Protocol as Serves<E>>::INTERCEPTED,
+            },
             lifecycle: Lifecycle::<E>::TABLE,
             options: ErasedOptions::new(options, defaults),
             arena: SlotArena::new(Lifecycle::<E>::TABLE.slot_layout, type_index),
@@ -50,6 +56,19 @@ impl TypeHost {
     /// The name of the type.
     pub fn name(&self) -> &'static str {
         self.name
+    }
+
+    /// The interceptor of the type, whose protocol is `P`.
+    pub(super) fn interceptor<P: Protocol>(&self) -> Interceptor<P> {
+        let interceptor = self.options.interceptor.as_ref().and_then(|interceptor| interceptor.downcast_ref());
+        Interceptor::clone(
+            interceptor.unwrap_or_else(|| unreachable!("only then its methods are the intercepted ones")),
+        )
+    }
+
+    /// Makes what lies around an entity, if there is an interceptor.
+    pub(super) fn make_around(&self) -> Option<&MakeAround> {
+        self.options.make_around.as_ref()
     }
 
     /// How its messages are handled.
@@ -111,6 +130,32 @@ impl Host {
     /// method belongs to the type.
     #[inline]
     pub(crate) unsafe fn deliver(&self, delivery: &Delivery<'_>, message: *mut (), out: *mut ()) -> Delivered {
+        // SAFETY: passed on.
+        unsafe { self.deliver_any(delivery, Value(message), out) }
+    }
+
+    /// Brings a message that came in a frame to its entity: decoded, or where it lies if its handler reads it there.
+    ///
+    /// # Errors
+    /// If the body is no message of the method's type; nothing was done then.
+    pub(crate) fn deliver_body(&self, delivery: &Delivery<'_>, body: &[u8]) -> Result<Delivered, CodecError> {
+        if let Some(in_place) = delivery.method.in_place {
+            (in_place.validate)(body)?;
+            // SAFETY: the body was just validated as the method's message.
+            return Ok(unsafe { self.deliver_any(delivery, Body(body), NO_OUT) });
+        }
+        let mut delivered = Delivered::Failed(ClusterError::Serialization);
+        delivery.method.decode_message(body, &mut |message| {
+            // SAFETY: the message was just decoded as the method's type and is given away.
+            delivered = unsafe { self.deliver(delivery, message, NO_OUT) };
+        })?;
+        Ok(delivered)
+    }
+
+    /// # Safety
+    /// See [`Host::deliver`]; a body was validated as the method's message, and gets no `out`.
+    #[inline(always)]
+    unsafe fn deliver_any<I: Incoming>(&self, delivery: &Delivery<'_>, message: I, out: *mut ()) -> Delivered {
         let kind = &self.types()[usize::from(delivery.type_index)];
         let method = delivery.method;
         add(&self.counters().messages, 1);
@@ -121,7 +166,7 @@ impl Host {
                 Ok(slot) => slot,
                 Err(error) => {
                     // SAFETY: the message is still ours.
-                    unsafe { (method.message.drop)(message) };
+                    unsafe { message.discard(method) };
                     return Delivered::Failed(error);
                 }
             },
@@ -144,23 +189,23 @@ impl Host {
     pub(crate) fn deliver_from_core(&self, delivery: &Delivery<'_>, message: *mut ()) -> Delivered {
         // SAFETY: a parcel holds an initialised message of its type, which it gives away here; both cores have the same
         // types in the same order, so the method that its numbers name is that of the message.
-        unsafe { self.deliver(delivery, message, core::ptr::null_mut()) }
+        unsafe { self.deliver(delivery, message, NO_OUT) }
     }
 
     /// Starts a handler whose gate is open.
     #[inline(always)]
-    unsafe fn begin(
+    unsafe fn begin<I: Incoming>(
         &self,
         slot: NonNull<SlotHeader>,
         method: &'static Method,
-        message: *mut (),
+        message: I,
         call: Call,
         out: *mut (),
     ) -> Delivered {
         // SAFETY: slots are alive; the method belongs to the slot's type, and the gate gives it what it needs.
         let started = unsafe {
             slot.as_ref().gate.enter(method.access);
-            (method.start)(self, slot, method, message, call, out)
+            message.start(self, slot, method, call, out)
         };
         match started {
             Started::Done => {
@@ -173,16 +218,20 @@ impl Host {
                 self.after_handler(slot, method.access);
                 if out.is_null() { Delivered::Done } else { Delivered::Failed(ClusterError::EntityDefect) }
             }
+            Started::Refused(error) => {
+                self.after_handler(slot, method.access);
+                Delivered::Failed(error)
+            }
         }
     }
 
     #[cold]
-    unsafe fn enqueue(
+    unsafe fn enqueue<I: Incoming>(
         &self,
         kind: &TypeHost,
         slot: NonNull<SlotHeader>,
         delivery: &Delivery<'_>,
-        message: *mut (),
+        message: I,
     ) -> Delivered {
         // SAFETY: slots are alive as long as the host.
         let header = unsafe { slot.as_ref() };
@@ -196,13 +245,13 @@ impl Host {
         };
         if let Some(error) = refused {
             // SAFETY: the message is ours.
-            unsafe { (method.message.drop)(message) };
+            unsafe { message.discard(method) };
             return Delivered::Failed(error);
         }
         let sequence = header.mailbox.take_sequence();
         // SAFETY: the message is initialised and moves into the block, which enters the mailbox of its slot.
         let waiting = unsafe {
-            let waiting = Waiting::new(self.pool(), slot, method, sequence, delivery.call, message);
+            let waiting = message.wait(self.pool(), slot, method, sequence, delivery.call);
             header.mailbox.push(waiting);
             waiting
         };
@@ -254,15 +303,15 @@ impl Host {
     }
 
     #[cold]
-    unsafe fn activate(
+    unsafe fn activate<I: Incoming>(
         &self,
         kind: &TypeHost,
         delivery: &Delivery<'_>,
-        message: *const (),
+        message: I,
     ) -> Result<NonNull<SlotHeader>, ClusterError> {
         if let Some(rule) = &kind.options.load {
             // SAFETY: the message is initialised and of the method's type.
-            if !unsafe { (delivery.method.may_load)(&**rule, message) } {
+            if !unsafe { message.may_load(delivery.method, &**rule) } {
                 return Err(ClusterError::MessageDiscarded);
             }
         }
@@ -320,7 +369,7 @@ impl Host {
             tracing::error!(entity = kind.name, id = %header.id(), %error, "an entity failed to start");
         }
         self.fail_waiting(header, None, ClusterError::EntityDefect);
-        self.run_finalizers(header);
+        header.run_finalizers();
         self.release(kind, slot);
     }
 
@@ -404,9 +453,17 @@ impl Host {
             let (method, call) = (waiting.as_ref().method, waiting.as_ref().call.get());
             // While it runs without its sender being told otherwise, it can be cancelled only here.
             self.remember_caller(call.reply_to, Location::Nowhere);
-            let delivered = self.begin(slot, method, Waiting::payload(waiting), call, core::ptr::null_mut());
+            let delivered = with_waiting(
+                waiting,
+                |value| self.begin(slot, method, value, call, NO_OUT),
+                |body| self.begin(slot, method, body, call, NO_OUT),
+            );
             Waiting::release(waiting, self.pool());
             match delivered {
+                Delivered::Failed(error) => {
+                    self.forget_caller(call.reply_to);
+                    self.fail(call.reply_to, error);
+                }
                 Delivered::Running(cell) => self.remember_caller(call.reply_to, Location::Running(cell)),
                 _ => self.forget_caller(call.reply_to),
             }
@@ -608,7 +665,7 @@ impl Host {
         }
         if phase == Phase::Starting {
             self.fail_waiting(header, None, ClusterError::EntityInterrupted);
-            self.run_finalizers(header);
+            header.run_finalizers();
             self.release(kind, slot);
             return;
         }
@@ -627,7 +684,7 @@ impl Host {
         }
         // SAFETY: the state was there, and nobody refers to it any more.
         unsafe { (kind.lifecycle.drop_state)(slot) };
-        self.run_finalizers(header);
+        header.run_finalizers();
         self.wake_updates(header);
         header.extras.borrow_mut().take();
         add(&self.counters().stopped, 1);
@@ -639,16 +696,6 @@ impl Host {
             self.start_entity(kind, slot);
         } else {
             self.release(kind, slot);
-        }
-    }
-
-    fn run_finalizers(&self, header: &SlotHeader) {
-        loop {
-            let finalizer = header.extras.borrow_mut().as_mut().and_then(|extras| extras.finalizers.pop());
-            let Some(finalizer) = finalizer else { return };
-            if std::panic::catch_unwind(core::panic::AssertUnwindSafe(finalizer)).is_err() {
-                tracing::error!(id = %header.id(), "a finalizer panicked");
-            }
         }
     }
 
@@ -741,7 +788,7 @@ impl Host {
                     // SAFETY: the state is there and nobody refers to it any more.
                     unsafe { (kind.lifecycle.drop_state)(slot) };
                 }
-                self.run_finalizers(header);
+                header.run_finalizers();
                 self.release(kind, slot);
             }
         }

@@ -25,8 +25,13 @@ pub struct Waiting {
     pub(super) slot: NonNull<SlotHeader>,
     pub(super) method: &'static Method,
     pub(super) sequence: u32,
+    /// Length of the body that the payload is, or [`VALUE`].
+    body_bytes: u32,
     pub(super) call: Cell<Call>,
 }
+
+/// The payload is a value of the message type, not a body. (A body is shorter, see `BODY_BYTES_MAX`.)
+const VALUE: u32 = u32::MAX;
 
 /// Where the payload starts within the block.
 const fn payload_offset(method: &Method) -> usize {
@@ -34,11 +39,12 @@ const fn payload_offset(method: &Method) -> usize {
     size_of::<Waiting>().next_multiple_of(if align > 16 { align } else { 16 })
 }
 
-fn block_layout(method: &Method) -> Layout {
+fn block_layout(method: &Method, body_bytes: u32) -> Layout {
     let align = method.message.layout.align().max(align_of::<Waiting>());
-    // A message is at most a few kilobytes of Rust value, far from overflowing a layout.
-    Layout::from_size_align(payload_offset(method) + method.message.layout.size(), align)
-        .unwrap_or_else(|_| unreachable!("a message type is larger than memory"))
+    let payload = if body_bytes == VALUE { method.message.layout.size() } else { body_bytes as usize };
+    // A message is at most a few kilobytes of Rust value and a body at most a frame, far from overflowing a layout.
+    Layout::from_size_align(payload_offset(method) + payload, align)
+        .unwrap_or_else(|_| unreachable!("a message is larger than memory"))
 }
 
 impl Waiting {
@@ -54,22 +60,71 @@ impl Waiting {
         call: Call,
         message: *const (),
     ) -> NonNull<Waiting> {
-        let block = pool.take(block_layout(method));
+        let header = Waiting::header(slot, method, sequence, VALUE, call);
+        // SAFETY: passed on.
+        unsafe { Waiting::write(pool, header, message.cast(), method.message.layout.size()) }
+    }
+
+    /// Moves a message into a block, still as the body in which it came.
+    ///
+    /// # Safety
+    /// `body` was validated as a message of the method's type, and the method reads in place.
+    pub(super) unsafe fn with_body(
+        pool: &BlockPool,
+        slot: NonNull<SlotHeader>,
+        method: &'static Method,
+        sequence: u32,
+        call: Call,
+        body: &[u8],
+    ) -> NonNull<Waiting> {
+        let header = Waiting::header(slot, method, sequence, body.len() as u32, call);
+        // SAFETY: passed on.
+        unsafe { Waiting::write(pool, header, body.as_ptr(), body.len()) }
+    }
+
+    fn header(
+        slot: NonNull<SlotHeader>,
+        method: &'static Method,
+        sequence: u32,
+        body_bytes: u32,
+        call: Call,
+    ) -> Waiting {
+        Waiting {
+            previous: Cell::new(None),
+            next: Cell::new(None),
+            slot,
+            method,
+            sequence,
+            body_bytes,
+            call: Cell::new(call),
+        }
+    }
+
+    /// # Safety
+    /// `payload` has `length` bytes, which is what the header says.
+    unsafe fn write(pool: &BlockPool, header: Waiting, payload: *const u8, length: usize) -> NonNull<Waiting> {
+        let offset = payload_offset(header.method);
+        let block = pool.take(block_layout(header.method, header.body_bytes));
         let waiting = block.cast::<Waiting>();
         // SAFETY: the block is large and aligned enough for the header and, at its offset, the payload.
         unsafe {
-            waiting.write(Waiting {
-                previous: Cell::new(None),
-                next: Cell::new(None),
-                slot,
-                method,
-                sequence,
-                call: Cell::new(call),
-            });
-            let payload = block.as_ptr().add(payload_offset(method));
-            core::ptr::copy_nonoverlapping(message.cast::<u8>(), payload, method.message.layout.size());
+            waiting.write(header);
+            core::ptr::copy_nonoverlapping(payload, block.as_ptr().add(offset), length);
         }
         waiting
+    }
+
+    /// The body, if the message came as one.
+    ///
+    /// # Safety
+    /// `waiting` is alive for `'a`, with its payload.
+    pub(super) unsafe fn body<'a>(waiting: NonNull<Waiting>) -> Option<&'a [u8]> {
+        // SAFETY: the payload is so many initialised bytes, which nothing changes before the block is released.
+        unsafe {
+            let length = waiting.as_ref().body_bytes;
+            (length != VALUE)
+                .then(|| core::slice::from_raw_parts(Waiting::payload(waiting).cast::<u8>(), length as usize))
+        }
     }
 
     /// Where the message lies.
@@ -88,7 +143,7 @@ impl Waiting {
     pub(super) unsafe fn release(waiting: NonNull<Waiting>, pool: &BlockPool) {
         // SAFETY: the header needs no drop but its call, which is plain data; the block has the layout of its method.
         unsafe {
-            let layout = block_layout(waiting.as_ref().method);
+            let layout = block_layout(waiting.as_ref().method, waiting.as_ref().body_bytes);
             pool.give(waiting.cast(), layout);
         }
     }
@@ -98,10 +153,12 @@ impl Waiting {
     /// # Safety
     /// As for [`Waiting::release`], with the payload still there.
     pub(super) unsafe fn discard(waiting: NonNull<Waiting>, pool: &BlockPool) {
-        // SAFETY: the payload is initialised and of the method's type.
+        // SAFETY: the payload is initialised and of the method's type, or a body, which needs no drop.
         unsafe {
             let method = waiting.as_ref().method;
-            (method.message.drop)(Waiting::payload(waiting));
+            if waiting.as_ref().body_bytes == VALUE {
+                (method.message.drop)(Waiting::payload(waiting));
+            }
             Waiting::release(waiting, pool);
         }
     }

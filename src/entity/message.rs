@@ -6,10 +6,12 @@
 
 use core::future::Future;
 
-use super::dispatch::Method;
+use super::dispatch::{Answer, Method};
 use super::lifecycle::Entity;
 use super::messenger::EntityTarget;
+use crate::base::ClusterError;
 use crate::wire::Wire;
+use crate::wire::never::Never;
 
 /// What a handler may do with the state of its entity, and what it excludes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -49,6 +51,12 @@ pub trait Message: Wire {
 
     /// The message as a case of the protocol's enum of borrowed messages.
     fn borrowed(&self) -> <Self::Protocol as Protocol>::Borrowed<'_>;
+
+    /// What its handler answered, as a case of the protocol's enum of outcomes.
+    fn outcome(answer: Answer<Self>) -> <Self::Protocol as Protocol>::Outcome;
+
+    /// The answer in an outcome; `None` if it is the outcome of another message.
+    fn answer(outcome: <Self::Protocol as Protocol>::Outcome) -> Option<Answer<Self>>;
 }
 
 /// What both sides know of one message.
@@ -90,6 +98,33 @@ pub trait Protocol: Sized + 'static {
     type Ref: EntityRef<Protocol = Self>;
     /// All messages, borrowed, for matching.
     type Borrowed<'a>;
+    /// The outcomes of all messages: what their handlers answer.
+    type Outcome: Outcome;
+    /// The messages that reply with nothing and cannot fail; [`Never`](crate::Never) if there are none.
+    type Tell: Tell<Self::Ref>;
+}
+
+/// The outcome of a message. Made by `#[atoll::protocol]`.
+pub trait Outcome: 'static {
+    /// The name of the message.
+    fn name(&self) -> &'static str;
+    /// Whether it failed with its declared error.
+    fn is_error(&self) -> bool;
+}
+
+/// A message that replies with nothing and cannot fail. Made by `#[atoll::protocol]`.
+pub trait Tell<R: EntityRef>: Sized {
+    /// Sends it; the future is ready once it is in the mailbox of the entity.
+    ///
+    /// # Errors
+    /// If it did not get there.
+    fn tell(self, to: &R) -> impl Future<Output = Result<(), ClusterError>> + Send;
+}
+
+impl<R: EntityRef> Tell<R> for Never {
+    async fn tell(self, _: &R) -> Result<(), ClusterError> {
+        match self {}
+    }
 }
 
 /// A typed reference to one entity. Made by `#[atoll::protocol]`.
@@ -107,6 +142,8 @@ pub trait EntityRef: Clone + Send + Sync + 'static {
 pub trait Serves<S: Entity>: Protocol {
     /// How each message is handled, in the order of [`Protocol::METHODS`].
     const TABLE: &'static [Method];
+    /// The same for a type with an interceptor.
+    const INTERCEPTED: &'static [Method];
 }
 
 /// A message whose handler takes `&mut self`.

@@ -7,10 +7,10 @@ use core::marker::PhantomData;
 use core::time::Duration;
 
 use super::ask::Ask;
-use super::message::{EntityRef, Message, Protocol};
+use super::message::{EntityRef, Message, Protocol, Tell};
 use super::options::Timeout;
-use crate::base::EntityId;
 use crate::base::hash::entity_hash;
+use crate::base::{ClusterError, EntityId};
 
 /// Type index of a type that its node does not host.
 pub(crate) const NOT_HOSTED: u16 = u16::MAX;
@@ -38,6 +38,16 @@ impl EntityTarget {
     pub fn ask<M: Message>(&self, message: M) -> Ask<M> {
         Ask::new(self.clone(), message)
     }
+}
+
+/// Why a stream of messages ended early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{accepted} messages are in the mailbox, the next one was not accepted: {error}")]
+pub struct SendStreamError {
+    /// How many messages are in the mailbox.
+    pub accepted: u64,
+    /// Why the next one is not. After a timeout or a lost link it may be there all the same.
+    pub error: ClusterError,
 }
 
 /// Sends messages to the entities of one type.
@@ -101,9 +111,65 @@ impl<R: EntityRef> Messenger<R> {
     }
 
     /// A message as a value, for code that is generic over messages.
+    ///
+    /// ```
+    /// use atoll::entity::{EntityRef, Message};
+    /// use atoll::{ClusterError, Messenger, SendError};
+    ///
+    /// /// Sends a message again while its entity has no room for it, at most so many times.
+    /// async fn send_patiently<R: EntityRef, M: Message<Protocol = R::Protocol>>(
+    ///     messenger: &Messenger<R>,
+    ///     id: &str,
+    ///     attempts: u32,
+    ///     make: impl Fn() -> M,
+    /// ) -> Result<M::Reply, SendError<M::Error>> {
+    ///     for _ in 1..attempts {
+    ///         match messenger.send(id, make()).await {
+    ///             Err(SendError::Cluster(ClusterError::MailboxFull)) => {}
+    ///             outcome => return outcome,
+    ///         }
+    ///     }
+    ///     messenger.send(id, make()).await
+    /// }
+    /// ```
     #[inline]
     pub fn send<M: Message<Protocol = R::Protocol>>(&self, id: &str, message: M) -> Ask<M> {
         Ask::new(self.target(id), message)
+    }
+
+    /// Sends messages that reply with nothing, in order, and returns how many, once all are in the mailbox of the
+    /// entity. Each waits for the one before it, which bounds what is on its way.
+    ///
+    /// # Errors
+    /// At the first that did not get there, such as for a full mailbox. What comes after it is not sent.
+    pub async fn send_stream<T: Into<<R::Protocol as Protocol>::Tell>>(
+        &self,
+        id: &str,
+        messages: impl IntoIterator<Item = T>,
+    ) -> Result<u64, SendStreamError> {
+        let mut messages = messages.into_iter();
+        self.send_stream_from(id, async move || messages.next()).await
+    }
+
+    /// As [`Messenger::send_stream`], of messages that come in time: `next` is awaited for each until it says `None`.
+    ///
+    /// # Errors
+    /// See there.
+    pub async fn send_stream_from<T: Into<<R::Protocol as Protocol>::Tell>>(
+        &self,
+        id: &str,
+        mut next: impl AsyncFnMut() -> Option<T>,
+    ) -> Result<u64, SendStreamError> {
+        let to = self.entity(id);
+        let mut accepted = 0;
+        while let Some(message) = next().await {
+            let message: <R::Protocol as Protocol>::Tell = message.into();
+            match message.tell(&to).await {
+                Ok(()) => accepted += 1,
+                Err(error) => return Err(SendStreamError { accepted, error }),
+            }
+        }
+        Ok(accepted)
     }
 
     /// The name of the entity type.

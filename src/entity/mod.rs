@@ -12,7 +12,11 @@ pub mod foreign;
 mod gate;
 mod host;
 mod hosting;
+mod in_place;
+mod incoming;
 mod infallible;
+mod intercepted;
+mod interceptor;
 mod lifecycle;
 mod mailbox;
 mod message;
@@ -24,6 +28,7 @@ pub(crate) mod reply;
 pub(crate) mod router;
 mod scope;
 mod slot;
+mod view;
 
 pub use ask::{Ask, Discard};
 pub use call::{Call, CallChain, PendingKey, ReplyTo};
@@ -32,10 +37,16 @@ pub use dispatch::{Answer, AnswerVtable, MessageVtable, Method};
 pub use host::{Entered, Host, HostCounters, HostOptions};
 pub use hosting::{Delivered, Delivery, TypeHost};
 pub use infallible::Infallible;
+pub use interceptor::{
+    AnyInterceptor, AnyNext, AnyOutcome, AroundEntity, Both, EntityContext, EntityInterceptor, Intercepted, Next,
+};
 pub use lifecycle::{Entity, StartError, StopReason};
-pub use message::{Access, EntityRef, HandledExclusive, HandledShared, Message, MethodInfo, Protocol, Serves};
-pub use messenger::{EntityTarget, Messenger};
+pub use message::{
+    Access, EntityRef, HandledExclusive, HandledShared, Message, MethodInfo, Outcome, Protocol, Serves, Tell,
+};
+pub use messenger::{EntityTarget, Messenger, SendStreamError};
 pub use options::{EntityDefaults, EntityOptions};
 pub use pending::Location;
 pub use router::{Encode, Outbound, Router, Sent};
 pub use scope::{Gone, Scope, Sleep, sleep, spawn};
+pub use view::{ReadInPlace, View, ViewOf};

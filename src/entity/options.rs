@@ -4,6 +4,8 @@ use core::any::Any;
 use core::time::Duration;
 use std::sync::Arc;
 
+use super::intercepted::{Interceptor, MakeAround};
+use super::interceptor::{AnyInterceptor, EntityInterceptor, Typed};
 use super::message::Protocol;
 use crate::base::limits;
 
@@ -25,11 +27,19 @@ pub struct EntityOptions<P: Protocol> {
     pub(crate) concurrency: u16,
     pub(crate) mailbox_capacity: Option<u32>,
     pub(crate) load: Option<LoadRule<P>>,
+    pub(crate) interceptor: Option<Interceptor<P>>,
 }
 
 impl<P: Protocol> Default for EntityOptions<P> {
     fn default() -> Self {
-        EntityOptions { max_idle: None, termination_timeout: None, concurrency: 1, mailbox_capacity: None, load: None }
+        EntityOptions {
+            max_idle: None,
+            termination_timeout: None,
+            concurrency: 1,
+            mailbox_capacity: None,
+            load: None,
+            interceptor: None,
+        }
     }
 }
 
@@ -77,6 +87,22 @@ impl<P: Protocol> EntityOptions<P> {
         self.load = Some(LoadRule(Arc::new(rule)));
         self
     }
+
+    /// Wraps the entities of the type and their messages. A second one lies around the first.
+    #[must_use]
+    pub fn interceptor(mut self, interceptor: impl EntityInterceptor<P>) -> Self {
+        self.interceptor = Some(match self.interceptor {
+            Some(inner) => Arc::new(interceptor.and(inner)),
+            None => Arc::new(interceptor),
+        });
+        self
+    }
+
+    /// As [`EntityOptions::interceptor`], with one that is made for every type.
+    #[must_use]
+    pub fn any_interceptor(self, interceptor: Arc<dyn AnyInterceptor>) -> Self {
+        self.interceptor(Typed::new(interceptor))
+    }
 }
 
 impl<P: Protocol> Clone for EntityOptions<P> {
@@ -87,6 +113,7 @@ impl<P: Protocol> Clone for EntityOptions<P> {
             concurrency: self.concurrency,
             mailbox_capacity: self.mailbox_capacity,
             load: self.load.as_ref().map(|rule| LoadRule(Arc::clone(&rule.0))),
+            interceptor: self.interceptor.clone(),
         }
     }
 }
@@ -122,16 +149,25 @@ pub(crate) struct ErasedOptions {
     pub concurrency: u16,
     pub mailbox_capacity: u32,
     pub load: Option<Box<dyn Any>>,
+    /// An [`Interceptor`] of the type's protocol.
+    pub interceptor: Option<Box<dyn Any>>,
+    pub make_around: Option<MakeAround>,
 }
 
 impl ErasedOptions {
     pub(crate) fn new<P: Protocol>(options: EntityOptions<P>, defaults: &EntityDefaults) -> ErasedOptions {
+        let make_around = options
+            .interceptor
+            .clone()
+            .map(|interceptor| -> MakeAround { Box::new(move |context| interceptor.around_entity(context)) });
         ErasedOptions {
             max_idle: options.max_idle.unwrap_or(defaults.max_idle),
             termination_timeout: options.termination_timeout.unwrap_or(defaults.termination_timeout),
             concurrency: options.concurrency,
             mailbox_capacity: options.mailbox_capacity.unwrap_or(defaults.mailbox_capacity),
             load: options.load.map(|rule| Box::new(rule) as Box<dyn Any>),
+            interceptor: options.interceptor.map(|interceptor| Box::new(interceptor) as Box<dyn Any>),
+            make_around,
         }
     }
 }

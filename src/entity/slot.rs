@@ -13,11 +13,13 @@ use core::cell::{Cell, RefCell, UnsafeCell};
 use core::mem::MaybeUninit;
 use core::ptr::NonNull;
 use core::task::Waker;
+use std::rc::Rc;
 
 use hashbrown::HashTable;
 
 use super::cell::{CellHeader, CellList};
 use super::gate::Gate;
+use super::interceptor::AroundEntity;
 use super::lifecycle::StopReason;
 use super::mailbox::Mailbox;
 use crate::base::{EntityId, ShardId};
@@ -58,6 +60,8 @@ pub(super) struct SlotExtras {
     pub update_waiters: Vec<Waker>,
     /// The stop in progress.
     pub stop: Option<StopProgress>,
+    /// What the type's interceptor put around this entity.
+    pub around: Option<Rc<dyn AroundEntity>>,
 }
 
 #[derive(Clone, Copy)]

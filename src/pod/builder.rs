@@ -12,7 +12,7 @@ use crate::client::node::{Node, NodeOptions, TypeMaker, fresh_uid};
 use crate::control::store_state::LeaseMode;
 use crate::control::{ControlConfig, ControlDriver, PodControl, Refusal, Store};
 use crate::engine::{Command, LinkLimits};
-use crate::entity::{Access, Entity, EntityDefaults, EntityOptions, MethodInfo, Protocol, TypeHost};
+use crate::entity::{Access, AnyInterceptor, Entity, EntityDefaults, EntityOptions, MethodInfo, Protocol, TypeHost};
 use crate::runtime::{CorePlacement, CoresOptions, PumpOptions, prepare};
 use crate::stores::{EmbeddedStore, MemoryStore, OpenError};
 
@@ -52,11 +52,14 @@ pub enum StartError {
     Thread(#[from] std::io::Error),
 }
 
+/// Makes the type with the interceptor of the pod, which may be set after it.
+type MakeType = Box<dyn FnOnce(Option<Arc<dyn AnyInterceptor>>) -> TypeMaker>;
+
 struct Registration {
     name: &'static str,
     methods: &'static [MethodInfo],
     concurrency: u16,
-    make: TypeMaker,
+    make: MakeType,
 }
 
 /// A pod to be started.
@@ -65,6 +68,7 @@ pub struct PodBuilder {
     config: Config,
     types: Vec<Registration>,
     processors: Option<Vec<usize>>,
+    interceptor: Option<Arc<dyn AnyInterceptor>>,
 }
 
 impl PodBuilder {
@@ -82,7 +86,23 @@ impl PodBuilder {
             name: <E::Protocol as Protocol>::NAME,
             methods: <E::Protocol as Protocol>::METHODS,
             concurrency: options.concurrency,
-            make: Arc::new(move |index, defaults| TypeHost::new::<E>(index, options.clone(), defaults)),
+            make: Box::new(move |interceptor| {
+                let options = match interceptor {
+                    Some(interceptor) => options.any_interceptor(interceptor),
+                    None => options,
+                };
+                Arc::new(move |index, defaults| TypeHost::new::<E>(index, options.clone(), defaults))
+            }),
+        });
+        self
+    }
+
+    /// Wraps the entities of every type, around the interceptor of the type itself. A second one lies inside the first.
+    #[must_use]
+    pub fn interceptor(mut self, interceptor: impl AnyInterceptor) -> Self {
+        self.interceptor = Some(match self.interceptor {
+            Some(outer) => Arc::new(outer.and(interceptor)),
+            None => Arc::new(interceptor),
         });
         self
     }
@@ -137,7 +157,7 @@ impl PodBuilder {
                     mailbox_capacity: config.entities.mailbox_capacity,
                     send_timeout: config.entities.send_timeout,
                 },
-                types: self.types.into_iter().map(|kind| (kind.name, kind.make)).collect(),
+                types: self.types.into_iter().map(|kind| (kind.name, (kind.make)(self.interceptor.clone()))).collect(),
                 inspector: Some(control.inspector()),
                 bootstrap: Vec::new(),
                 stall: config.event_loop.stall,

@@ -55,6 +55,13 @@ pub struct Core {
 pub struct Started<T>(Rc<RefCell<Option<T>>>);
 
 impl<T> Started<T> {
+    /// Nothing yet, and where the outcome goes.
+    pub fn new() -> (Started<T>, Rc<RefCell<Option<T>>>) {
+        let started = Started(Rc::new(RefCell::new(None)));
+        let into = Rc::clone(&started.0);
+        (started, into)
+    }
+
     /// The outcome, if it is there.
     pub fn take(&self) -> Option<T> {
         self.0.borrow_mut().take()

@@ -26,6 +26,8 @@ pub fn derive_wire(item: TokenStream) -> TokenStream {
 ///
 /// - `&mut self`: one at a time, in order, with the state for itself.
 /// - `&self`: reads the state; as many at once as the option `concurrency` allows.
+/// - `View<'_, T>` as an argument: the handler borrows it (in a plain `fn` where it was received), its sender gives a
+///   `T`. What else such a plain `fn` takes is `atoll::Wire` by itself: put maps and sets into a struct.
 /// - `#[concurrent]` on a `&self` method: beside others, outside of `concurrency`.
 /// - `#[uninterruptible]`: runs to its end when its sender stops waiting.
 /// - `#[tag(7)]`: a number of its own on the wire, instead of the hash of its name; it must not change afterwards.
@@ -40,6 +42,7 @@ pub fn derive_wire(item: TokenStream) -> TokenStream {
 /// - `mod guild` with one struct for each message, such as `guild::Join { user }`;
 /// - `GuildRef`, the reference that senders use, with the same methods;
 /// - `GuildMessage<'a>`, all messages borrowed, for matching (see `EntityOptions::load_entity`);
+/// - `GuildOutcome`, what their handlers answer, for interceptors (see `EntityOptions::interceptor`);
 /// - `GuildTell`, those messages that reply with nothing and cannot fail, owned (if there are any);
 /// - `GuildProtocol`, the type that `Entity::Protocol` names.
 ///

@@ -7,7 +7,7 @@ use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::{Ident, ItemTrait, Visibility};
 
-use super::model::{Access, Message, Protocol};
+use super::model::{Access, Argument, Message, Protocol};
 
 /// What the pieces need to know.
 struct Made<'a> {
@@ -22,6 +22,8 @@ struct Made<'a> {
     reference: Ident,
     /// `GuildMessage`.
     borrowed: Ident,
+    /// `GuildOutcome`.
+    outcome: Ident,
     /// `GuildTell`.
     tell: Ident,
 }
@@ -37,6 +39,7 @@ pub fn protocol(item: &ItemTrait, protocol: &Protocol) -> TokenStream {
         protocol_name: name("Protocol"),
         reference: name("Ref"),
         borrowed: name("Message"),
+        outcome: name("Outcome"),
         tell: name("Tell"),
     };
     let parts = [
@@ -44,6 +47,7 @@ pub fn protocol(item: &ItemTrait, protocol: &Protocol) -> TokenStream {
         made.module(),
         made.protocol_type(),
         made.borrowed_messages(),
+        made.outcomes(),
         made.message_impls(),
         made.handlers(),
         made.reference(),
@@ -83,7 +87,7 @@ impl Made<'_> {
         });
         let types = self.messages().iter().map(|message| {
             let (name, docs) = (&message.type_name, docs(message));
-            let fields = message.arguments.iter().map(|(field, ty)| {
+            let fields = message.arguments.iter().map(|Argument { name: field, ty, .. }| {
                 let doc = format!("The argument `{}`.", field.unraw());
                 quote!(#[doc = #doc] #inner #field: #ty)
             });
@@ -107,7 +111,13 @@ impl Made<'_> {
     }
 
     fn protocol_type(&self) -> TokenStream {
-        let Made { vis, protocol_name, reference, borrowed, .. } = self;
+        let Made { vis, protocol_name, reference, borrowed, outcome, .. } = self;
+        let tell = if self.tells().next().is_some() {
+            let tell = &self.tell;
+            quote!(#tell)
+        } else {
+            quote!(::atoll::Never)
+        };
         let name = &self.protocol.name;
         let doc = format!("The protocol `{name}`: what `Entity::Protocol` names.");
         let methods = self.messages().iter().map(|message| {
@@ -125,6 +135,8 @@ impl Made<'_> {
                 const METHODS: &'static [::atoll::entity::MethodInfo] = &[#(#methods),*];
                 type Ref = #reference;
                 type Borrowed<'a> = #borrowed<'a>;
+                type Outcome = #outcome;
+                type Tell = #tell;
             }
         }
     }
@@ -143,16 +155,63 @@ impl Made<'_> {
         }
     }
 
+    /// Those that reply with nothing and cannot fail.
+    fn tells(&self) -> impl Iterator<Item = &Message> {
+        self.messages().iter().filter(|message| message.answer.is_nothing())
+    }
+
+    fn outcomes(&self) -> TokenStream {
+        let Made { vis, outcome, .. } = self;
+        let doc = format!("What the handler of a message of `{}` answers, for interceptors.", self.trait_name);
+        let variants = self.messages().iter().map(|message| {
+            let (name, reply, error) = (&message.type_name, reply_of(message), error_of(message));
+            let doc = format!("The outcome of `{}`.", message.name);
+            quote!(#[doc = #doc] #name(::core::result::Result<#reply, #error>))
+        });
+        let names: Vec<_> = self.messages().iter().map(|message| &message.type_name).collect();
+        let methods = self.messages().iter().map(|message| &message.name);
+        quote! {
+            #[doc = #doc]
+            #[allow(dead_code, clippy::large_enum_variant)]
+            #vis enum #outcome { #(#variants),* }
+
+            #[automatically_derived]
+            impl ::atoll::entity::Outcome for #outcome {
+                fn name(&self) -> &'static str {
+                    match self {
+                        #(#outcome::#names(_) => #methods,)*
+                    }
+                }
+
+                fn is_error(&self) -> bool {
+                    match self {
+                        #(#outcome::#names(__outcome) => __outcome.is_err(),)*
+                    }
+                }
+            }
+
+            // Replies need not be fit to be shown.
+            #[automatically_derived]
+            impl ::core::fmt::Debug for #outcome {
+                fn fmt(&self, __formatter: &mut ::core::fmt::Formatter<'_>) -> ::core::fmt::Result {
+                    let __kind = if ::atoll::entity::Outcome::is_error(self) { "Err" } else { "Ok" };
+                    ::core::write!(__formatter, "{}({__kind})", ::atoll::entity::Outcome::name(self))
+                }
+            }
+        }
+    }
+
     fn message_impls(&self) -> TokenStream {
         let messages = self.messages().iter().enumerate();
         messages.map(|(index, message)| self.message_impl(index, message)).collect()
     }
 
     fn message_impl(&self, index: usize, message: &Message) -> TokenStream {
-        let Made { protocol_name, borrowed, .. } = self;
+        let Made { protocol_name, borrowed, outcome, .. } = self;
+        // With one message there is no other.
+        let other = (self.messages().len() > 1).then(|| quote!(_ => ::core::option::Option::None,));
         let (path, name, variant) = (self.path(message), &message.name, &message.type_name);
-        let reply = message.answer.reply.as_ref().map_or_else(|| quote!(()), |ty| quote!(#ty));
-        let error = message.answer.error.as_ref().map_or_else(|| quote!(::atoll::Never), |ty| quote!(#ty));
+        let (reply, error) = (reply_of(message), error_of(message));
         let tag = match &message.tag {
             Some(tag) => quote!(#tag),
             None => {
@@ -199,6 +258,21 @@ impl Made<'_> {
                 fn borrowed(&self) -> #borrowed<'_> {
                     #borrowed::#variant(self)
                 }
+
+                #[inline]
+                fn outcome(__answer: ::core::result::Result<#reply, #error>) -> #outcome {
+                    #outcome::#variant(__answer)
+                }
+
+                #[inline]
+                fn answer(
+                    __outcome: #outcome,
+                ) -> ::core::option::Option<::core::result::Result<#reply, #error>> {
+                    match __outcome {
+                        #outcome::#variant(__answer) => ::core::option::Option::Some(__answer),
+                        #other
+                    }
+                }
             }
 
             const _: () = { #(#clashes)* #(#travel;)* };
@@ -213,7 +287,18 @@ impl Made<'_> {
             let kind = if message.access == Access::Exclusive { quote!(exclusive) } else { quote!(shared) };
             // The compiler reports a type without serde's traits here, so here is where the method stands.
             let json = self.protocol.json.then(|| quote_spanned!(message.method.span()=> .with_json::<#path>()));
-            quote!(::atoll::entity::Method::#kind::<__S, #path>()#json)
+            let in_place = message.reads_in_place().then(|| {
+                let with = format_ident!("{}_in_place", kind.to_string());
+                quote!(.#with::<__S, #path>())
+            });
+            quote!(::atoll::entity::Method::#kind::<__S, #path>()#json #in_place)
+        });
+        let intercepted = self.messages().iter().map(|message| {
+            let path = self.path(message);
+            let kind = if message.access == Access::Exclusive { quote!(exclusive) } else { quote!(shared) };
+            let with = format_ident!("{}_intercepted", kind.to_string());
+            let json = self.protocol.json.then(|| quote!(.with_json::<#path>()));
+            quote!(::atoll::entity::Method::#kind::<__S, #path>()#json.#with::<__S, #path>())
         });
         quote! {
             #(#handlers)*
@@ -221,6 +306,7 @@ impl Made<'_> {
             #[automatically_derived]
             impl<__S: #trait_name + ::atoll::entity::Entity> ::atoll::entity::Serves<__S> for #protocol_name {
                 const TABLE: &'static [::atoll::entity::Method] = &[#(#methods),*];
+                const INTERCEPTED: &'static [::atoll::entity::Method] = &[#(#intercepted),*];
             }
         }
     }
@@ -231,15 +317,25 @@ impl Made<'_> {
             Access::Exclusive => (quote!(HandledExclusive), quote!(&mut __S)),
             Access::Shared | Access::Concurrent => (quote!(HandledShared), quote!(&__S)),
         };
-        let fields: Vec<_> = message.arguments.iter().map(|(field, _)| field).collect();
-        let call = quote!(<__S as #trait_name>::#method(__state, #(#fields),*));
+        let fields: Vec<_> = message.arguments.iter().map(|argument| &argument.name).collect();
+        let values =
+            message.arguments.iter().map(
+                |Argument { name, is_view, .. }| {
+                    if *is_view { quote!(::atoll::View::owned(&#name)) } else { quote!(#name) }
+                },
+            );
+        let call = quote!(<__S as #trait_name>::#method(__state, #(#values),*));
         let future = match (message.is_async, message.answer.error.is_some()) {
+            // What the views borrow stays in the future.
+            (true, true) if message.has_views() => quote!(async move { #call.await }),
+            (true, false) if message.has_views() => quote!(async move { ::core::result::Result::Ok(#call.await) }),
             (true, true) => call,
             (true, false) => quote!(::atoll::private::Infallible::new(#call)),
             // Inside of the future, so that a panic is the entity's.
             (false, true) => quote!(async move { #call }),
             (false, false) => quote!(async move { ::core::result::Result::Ok(#call) }),
         };
+        let in_place = message.reads_in_place().then(|| self.in_place(message));
         quote! {
             #[automatically_derived]
             impl<__S: #trait_name + ::atoll::entity::Entity> ::atoll::entity::#kind<__S> for #path {
@@ -250,6 +346,45 @@ impl Made<'_> {
                 ) -> impl ::core::future::Future<Output = ::core::result::Result<Self::Reply, Self::Error>> {
                     let Self { #(#fields),* } = self;
                     #future
+                }
+            }
+
+            #in_place
+        }
+    }
+
+    /// The handler of a message that lies in a received body.
+    fn in_place(&self, message: &Message) -> TokenStream {
+        let (trait_name, path, method) = (self.trait_name, self.path(message), &message.method);
+        let state = match message.access {
+            Access::Exclusive => quote!(&'__a mut __S),
+            Access::Shared | Access::Concurrent => quote!(&'__a __S),
+        };
+        let values = message.arguments.iter().map(|Argument { name, is_view, .. }| {
+            if *is_view { quote!(::atoll::View::archived(&__archived.#name)) } else { quote!(#name) }
+        });
+        let owned = message.arguments.iter().filter(|argument| !argument.is_view);
+        let owned = owned.map(|Argument { name, ty, .. }| {
+            quote_spanned!(ty.span()=> let #name = ::atoll::private::owned::<#ty>(&__archived.#name)?;)
+        });
+        let call = quote!(<__S as #trait_name>::#method(__state, #(#values),*));
+        let answer = if message.answer.error.is_some() { call } else { quote!(::core::result::Result::Ok(#call)) };
+        quote! {
+            #[automatically_derived]
+            impl<'__a, __S> ::atoll::entity::ReadInPlace<'__a, #state> for #path
+            where
+                __S: #trait_name + ::atoll::entity::Entity,
+            {
+                #[inline]
+                fn read(
+                    __archived: &'__a Self::Archived,
+                    __state: #state,
+                ) -> ::core::result::Result<
+                    impl ::core::ops::FnOnce() -> ::core::result::Result<Self::Reply, Self::Error>,
+                    ::atoll::wire::CodecError,
+                > {
+                    #(#owned)*
+                    ::core::result::Result::Ok(move || #answer)
                 }
             }
         }
@@ -263,8 +398,8 @@ impl Made<'_> {
         );
         let methods = self.messages().iter().map(|message| {
             let (method, path, docs) = (&message.method, self.path(message), docs(message));
-            let arguments = message.arguments.iter().map(|(field, ty)| quote!(#field: #ty));
-            let fields = message.arguments.iter().map(|(field, _)| field);
+            let arguments = message.arguments.iter().map(|Argument { name, ty, .. }| quote!(#name: #ty));
+            let fields = message.arguments.iter().map(|argument| &argument.name);
             quote! {
                 #docs
                 #[inline]
@@ -313,7 +448,7 @@ impl Made<'_> {
 
     fn tell(&self) -> Option<TokenStream> {
         let Made { vis, tell, reference, .. } = self;
-        let messages: Vec<_> = self.messages().iter().filter(|message| message.answer.is_nothing()).collect();
+        let messages: Vec<_> = self.tells().collect();
         if messages.is_empty() {
             return None;
         }
@@ -344,6 +479,16 @@ impl Made<'_> {
                 }
             }
 
+            #[automatically_derived]
+            impl ::atoll::entity::Tell<#reference> for #tell {
+                async fn tell(
+                    self,
+                    to: &#reference,
+                ) -> ::core::result::Result<(), ::atoll::ClusterError> {
+                    self.send(to).await
+                }
+            }
+
             #(
                 #[automatically_derived]
                 impl ::core::convert::From<#paths> for #tell {
@@ -354,6 +499,14 @@ impl Made<'_> {
             )*
         })
     }
+}
+
+fn reply_of(message: &Message) -> TokenStream {
+    message.answer.reply.as_ref().map_or_else(|| quote!(()), |ty| quote!(#ty))
+}
+
+fn error_of(message: &Message) -> TokenStream {
+    message.answer.error.as_ref().map_or_else(|| quote!(::atoll::Never), |ty| quote!(#ty))
 }
 
 fn docs(message: &Message) -> TokenStream {

@@ -35,12 +35,21 @@ pub struct Message {
     /// The type of the message.
     pub type_name: Ident,
     pub docs: Vec<Attribute>,
-    pub arguments: Vec<(Ident, Type)>,
+    pub arguments: Vec<Argument>,
     pub answer: Answer,
     pub access: Access,
     pub uninterruptible: bool,
     pub tag: Option<LitInt>,
     pub is_async: bool,
+}
+
+/// One argument, which is a field of its message.
+pub struct Argument {
+    pub name: Ident,
+    /// The type of the field.
+    pub ty: Type,
+    /// The handler takes a `View` of it.
+    pub is_view: bool,
 }
 
 impl Protocol {
@@ -88,7 +97,7 @@ fn check_names(messages: &[Message], errors: &mut Errors) {
         }
     }
     for message in messages {
-        let types = message.arguments.iter().flat_map(|(_, ty)| types::idents(ty.to_token_stream()));
+        let types = message.arguments.iter().flat_map(|argument| types::idents(argument.ty.to_token_stream()));
         for hidden in types.filter(|ident| known.contains_key(&ident.to_string())) {
             let text =
                 format!("the message type `{hidden}`, made of a method's name, would hide this type; rename one");
@@ -98,6 +107,15 @@ fn check_names(messages: &[Message], errors: &mut Errors) {
 }
 
 impl Message {
+    /// Whether its handler reads the message where it was received.
+    pub fn reads_in_place(&self) -> bool {
+        !self.is_async && self.has_views()
+    }
+
+    pub fn has_views(&self) -> bool {
+        self.arguments.iter().any(|argument| argument.is_view)
+    }
+
     fn read(method: &mut TraitItemFn) -> Result<Message> {
         let mut errors = Errors::default();
         let marks = errors.take(Marks::take(&mut method.attrs)).unwrap_or_default();
@@ -170,7 +188,7 @@ fn is_exclusive(receiver: &Receiver) -> Result<bool> {
     }
 }
 
-fn read_argument(input: &FnArg) -> Result<(Ident, Type)> {
+fn read_argument(input: &FnArg) -> Result<Argument> {
     let FnArg::Typed(argument) = input else {
         return Err(Error::new(input.span(), "only the first argument can be `self`"));
     };
@@ -180,8 +198,10 @@ fn read_argument(input: &FnArg) -> Result<(Ident, Type)> {
             "an argument becomes a field of its message, so it needs a name",
         ));
     };
-    types::check_argument(&argument.ty)?;
-    Ok((pattern.ident.clone(), argument.ty.as_ref().clone()))
+    let viewed = types::viewed(&argument.ty)?;
+    let ty = viewed.as_ref().unwrap_or(&argument.ty);
+    types::check_argument(ty)?;
+    Ok(Argument { name: pattern.ident.clone(), ty: ty.clone(), is_view: viewed.is_some() })
 }
 
 /// The macro's own attributes of a method.

@@ -47,11 +47,29 @@ const DYN: &str = "`dyn Trait` cannot travel: both sides need to know the type; 
 pub fn check_argument(ty: &Type) -> Result<()> {
     refuse_words(ty)?;
     if let Some(span) = borrow_in(ty.to_token_stream()) {
-        let message = "an argument crosses cores and pods, so it cannot be borrowed; take it by value \
-                       (borrowed arguments are not in this version)";
+        let message = "an argument crosses cores and pods, so it cannot be borrowed; take it by value, \
+                       or the whole argument as `View<'_, T>`";
         return Err(Error::new(span, message));
     }
     Ok(())
+}
+
+/// The `T` of a `View<'_, T>`.
+pub fn viewed(ty: &Type) -> Result<Option<Type>> {
+    let Type::Path(path) = ty else { return Ok(None) };
+    let Some(last) = path.path.segments.last().filter(|last| last.ident == "View") else { return Ok(None) };
+    let PathArguments::AngleBracketed(arguments) = &last.arguments else { return Ok(None) };
+    let arguments: Vec<_> = arguments.args.iter().collect();
+    match arguments.as_slice() {
+        [GenericArgument::Lifetime(lifetime), GenericArgument::Type(ty)] if lifetime.ident == "_" => {
+            Ok(Some(ty.clone()))
+        }
+        [GenericArgument::Lifetime(lifetime), ..] => {
+            Err(Error::new(lifetime.span(), "a view lives as long as the call of its handler: write `View<'_, T>`"))
+        }
+        // A type of the user that is named so.
+        _ => Ok(None),
+    }
 }
 
 /// What neither an argument nor a reply can name, with the reason.
