@@ -223,8 +223,7 @@ impl Core {
                 self.close_link(link, "handshake_timeout");
             }
         }
-        // A client without any link looks for a pod again.
-        if !self.routes.identity.is_pod && links.is_empty() && !self.draining.get() {
+        if self.routes.is_lost() && !self.draining.get() {
             self.routes.dial_bootstrap(now);
         }
     }
@@ -388,6 +387,7 @@ impl Core {
     /// Sends the answer to a question.
     pub fn answer_question(&self, link: LinkId, correlation: u64, json: String) {
         if let Some(link) = self.routes.link(link) {
+            link.questions.set(link.questions.get().saturating_sub(1));
             self.routes.write_control(&link, correlation, &crate::wire::ControlMessage::InspectReply { json });
         }
     }

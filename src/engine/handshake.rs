@@ -12,6 +12,7 @@ use super::link::{Link, Peer, Phase};
 use super::parcel::{AcceptedSocket, Parcel};
 use super::routes::{EngineCounters, LinkCommand};
 use crate::base::hash::{ENTITY_HASH_NAME, stable_hash};
+use crate::base::limits::LINK_QUESTIONS_MAX;
 use crate::base::{CoreIndex, Epoch, Nanos, PodIndex, PodUid, Token};
 use crate::entity::PendingKey;
 use crate::entity::reply::hand_over;
@@ -102,6 +103,9 @@ impl Core {
         } else {
             self.routes.mark_unreachable(&link.peer, now);
         }
+        if self.routes.is_lost() {
+            self.routes.table_in_doubt.set(true);
+        }
         self.host.cancel_callers_of(id);
         // What was not answered is sent again, once there is a way; its own timeout bounds that.
         self.host.resend_where(|location| location == crate::entity::Location::Link(id));
@@ -133,16 +137,24 @@ impl Core {
             ControlMessage::Pong { .. } => {}
             ControlMessage::JsonCall(call) => self.json_call(link, correlation, &call),
             ControlMessage::JsonResult { outcome } => {
-                hand_over(&self.host, PendingKey::from_number(correlation), outcome);
+                let key = PendingKey::from_number(correlation);
+                if self.host.is_at_link(key, link.id) {
+                    hand_over(&self.host, key, outcome);
+                }
             }
             ControlMessage::InspectRequest { question } => match &self.inspector {
+                Some(_) if link.questions.get() >= LINK_QUESTIONS_MAX => self.close_link(link, "questions_max"),
                 Some(inspect) => {
+                    link.questions.set(link.questions.get() + 1);
                     inspect(Question { question, core: self.routes.identity.core, link: link.id, correlation })
                 }
                 None => self.close_link(link, "inspect_of_client"),
             },
             ControlMessage::InspectReply { json } => {
-                hand_over(&self.host, PendingKey::from_number(correlation), json);
+                let key = PendingKey::from_number(correlation);
+                if self.host.is_at_link(key, link.id) {
+                    hand_over(&self.host, key, json);
+                }
             }
             ControlMessage::Introduce(_) | ControlMessage::Welcome(_) => self.close_link(link, "second_handshake"),
         }
@@ -205,7 +217,10 @@ impl Core {
         if self.routes.identity.is_pod {
             return;
         }
-        let known_epoch = self.routes.table.borrow().as_ref().map_or(0, |table| table.epoch().0);
+        let known_epoch = match &*self.routes.table.borrow() {
+            Some(table) if !self.routes.table_in_doubt.get() => table.epoch().0,
+            _ => 0,
+        };
         let role = self.routes.identity.role.clone();
         self.routes.write_control(link, 0, &ControlMessage::TableRequest { role, known_epoch });
     }
@@ -223,7 +238,13 @@ impl Core {
             return;
         }
         match table_from_wire(table) {
-            Ok(table) => self.set_table(Arc::new(table)),
+            Ok(table) => {
+                if self.routes.table_in_doubt.replace(false) {
+                    // Epochs compare only within one store; that of the pods we lost may have begun anew.
+                    *self.routes.table.borrow_mut() = None;
+                }
+                self.set_table(Arc::new(table));
+            }
             Err(error) => {
                 tracing::warn!(%error, "a pod sent a table that makes no sense");
                 self.close_link(link, "table");
