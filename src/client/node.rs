@@ -203,9 +203,21 @@ impl Node {
         }
     }
 
-    /// Whether all cores have ended.
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.port.inboxes.iter().all(|inbox| inbox.is_closed())
+    /// Whether no entity lives.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.views.iter().all(|view| view.host.live.load(Ordering::Relaxed) == 0)
+    }
+
+    /// Waits until every core has taken its inbox so many times more; not for a core that does not answer.
+    pub(crate) fn pass_turns(&self, turns: u32) {
+        for _ in 0..turns {
+            for core in 0..self.cores() {
+                if let Err(error) = self.ask_core(CoreIndex(core), |_| ()) {
+                    tracing::debug!(core, %error, "a core does not answer");
+                    return;
+                }
+            }
+        }
     }
 
     /// Ends the cores and waits for their threads.

@@ -37,7 +37,7 @@ pub enum Command {
     OnCore(Box<dyn FnOnce(&Core) + Send>),
     /// A new table.
     Table(Arc<ShardTable>),
-    /// Finish what was received, stop the entities, then end.
+    /// Finish what was received and stop the entities. The core goes on: others may still need it to pass answers on.
     Drain,
     /// End.
     Stop,
@@ -290,9 +290,6 @@ impl Core {
 
     /// Whether the core is done.
     pub fn stopped(&self) -> bool {
-        if self.draining.get() && self.host.live_entities() == 0 {
-            self.stopped.set(true);
-        }
         self.stopped.get()
     }
 
