@@ -61,8 +61,8 @@ fn a_signal_stops_a_pod_cleanly_while_asks_are_in_flight() {
 
 #[test]
 fn asks_at_a_killed_pod_end_in_time_and_the_same_client_finds_the_next_one() {
-    let mut pod = PodProcess::start(&[]);
-    let address = pod.address_text();
+    let address = lasting_address();
+    let mut pod = PodProcess::start_at(&address, &[]);
     let client = Client::connect([&address]).unwrap();
     let echoes = client.messenger::<EchoRef>();
     assert_eq!(block_on(echoes.entity("e").add(5)), Ok(5));
@@ -96,8 +96,8 @@ fn asks_at_a_killed_pod_end_in_time_and_the_same_client_finds_the_next_one() {
 
 #[test]
 fn every_core_of_a_client_finds_the_next_pod() {
-    let mut pod = PodProcess::start(&["--cores", "2"]);
-    let address = pod.address_text();
+    let address = lasting_address();
+    let mut pod = PodProcess::start_at(&address, &["--cores", "2"]);
     let placement = atoll::runtime::CorePlacement::Unpinned(2);
     let client = Client::connect_with([&address], ClientOptions { placement, ..ClientOptions::default() }).unwrap();
     let echoes = client.messenger::<EchoRef>().timeout(PATIENCE);
@@ -120,8 +120,8 @@ fn every_core_of_a_client_finds_the_next_pod() {
 
 #[test]
 fn a_call_finds_a_pod_that_was_restarted() {
-    let mut pod = PodProcess::start(&[]);
-    let address = pod.address_text();
+    let address = lasting_address();
+    let mut pod = PodProcess::start_at(&address, &[]);
     let client = Client::connect([&address]).unwrap();
     pod.signal("KILL");
     pod.wait();

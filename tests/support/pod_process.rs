@@ -1,8 +1,9 @@
 //! The real binary as a process.
 
 use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
@@ -30,6 +31,15 @@ pub fn err(output: &Output) -> String {
     String::from_utf8(output.stderr.clone()).unwrap()
 }
 
+/// An address that stays free between two runs of a pod: its port is below those that the kernel gives out.
+pub fn lasting_address() -> String {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let first = (std::process::id() % 100) as u16 * 100;
+    let mut ports = std::iter::repeat_with(|| 20_000 + (first + NEXT.fetch_add(1, Ordering::Relaxed)) % 10_000);
+    let is_free = |port: &u16| TcpListener::bind(("127.0.0.1", *port)).is_ok();
+    format!("127.0.0.1:{}", ports.by_ref().take(10_000).find(is_free).expect("a free port"))
+}
+
 /// A running `atoll pod --dev`; killed when dropped.
 pub struct PodProcess {
     child: Child,
@@ -43,26 +53,39 @@ impl PodProcess {
         PodProcess::start_at("127.0.0.1:0", arguments)
     }
 
+    /// On a port that a pod may just have left: the kernel ends the ring of a killed process, and with it the
+    /// listening socket, some time after the process.
     pub fn start_at(listen: &str, arguments: &[&str]) -> PodProcess {
+        until("the port is free again", || PodProcess::try_start_at(listen, arguments))
+    }
+
+    /// `None` if the port is in use.
+    fn try_start_at(listen: &str, arguments: &[&str]) -> Option<PodProcess> {
         let mut command = atoll_command();
         command.args(["pod", "--dev", "--listen", listen]).args(arguments);
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = Arc::new(Mutex::new(Vec::new()));
         let (stderr, into) = (child.stderr.take().unwrap(), Arc::clone(&lines));
-        std::thread::spawn(move || {
+        let reader = std::thread::spawn(move || {
             for line in BufReader::new(stderr).lines().map_while(Result::ok) {
                 into.lock().unwrap().push(line);
             }
         });
         let mut pod = PodProcess { child, address: SocketAddr::from(([0, 0, 0, 0], 0)), lines };
-        pod.address = until("the pod says where it serves", || {
-            if let Some(status) = pod.child.try_wait().unwrap() {
-                panic!("the pod ended with {status}: {}", pod.log());
+        let address = until("the pod says where it serves, or ends", || {
+            if pod.child.try_wait().unwrap().is_some() {
+                return Some(None);
             }
             let line = pod.line_with(" serves at ")?;
-            line.split(" serves at ").nth(1)?.split(' ').next()?.parse().ok()
+            line.split(" serves at ").nth(1)?.split(' ').next()?.parse().ok().map(Some)
         });
-        pod
+        if let Some(address) = address {
+            pod.address = address;
+            return Some(pod);
+        }
+        reader.join().unwrap();
+        assert!(pod.line_with("is in use").is_some(), "the pod does not start: {}", pod.log());
+        None
     }
 
     /// Everything on its standard error so far.
