@@ -48,6 +48,8 @@ pub const ENTITY_MAX_IDLE: Duration = Duration::from_secs(60);
 pub const ENTITY_TERMINATION_TIMEOUT: Duration = Duration::from_secs(3);
 /// Bytes of requests that a peer may send on one lane before it gets new credit: about a thousand messages of a kilobyte.
 pub const LINK_CREDIT_BYTES: u32 = 4 << 20;
+/// Questions about the pod that one link may have unanswered: an answer may have a megabyte, and one thread gives them.
+pub const LINK_QUESTIONS_MAX: u32 = 64;
 /// Pause before a peer that could not be reached is dialed again.
 pub const REDIAL_PAUSE: Duration = Duration::from_millis(200);
 /// Messages for shards that this core does not own (yet) and that wait for its next table.

@@ -3,7 +3,7 @@
 //! Called by `pod` and `client`. Invariants: every ordered pair of cores has one queue; a node is listed for handles
 //! from before its cores run until after they are joined; nothing waits for a core without a timeout.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
@@ -61,7 +61,6 @@ pub(crate) struct Node {
 
 struct Port {
     inboxes: Vec<Arc<ForeignInbox<Command>>>,
-    next: AtomicUsize,
 }
 
 impl Port {
@@ -79,8 +78,8 @@ impl ForeignPort for Port {
         self.push(core, Command::Job(job)).map_err(|(error, _)| error)
     }
 
-    fn any_core(&self) -> CoreIndex {
-        CoreIndex((self.next.fetch_add(1, Ordering::Relaxed) % self.inboxes.len()) as u16)
+    fn core_for(&self, entity_hash: u64) -> CoreIndex {
+        CoreIndex((entity_hash % self.inboxes.len() as u64) as u16)
     }
 }
 
@@ -93,7 +92,7 @@ impl Node {
             .iter()
             .map(|doorbell| Arc::new(ForeignInbox::new(FOREIGN_INBOX_CAPACITY, Arc::clone(doorbell))))
             .collect();
-        let port = Arc::new(Port { inboxes: inboxes.clone(), next: AtomicUsize::new(0) });
+        let port = Arc::new(Port { inboxes: inboxes.clone() });
         register_node(number, port.clone());
         let type_names = options.types.iter().map(|(name, _)| *name).collect::<Vec<_>>();
         let (uid, stall) = (options.uid, options.stall);
@@ -204,9 +203,21 @@ impl Node {
         }
     }
 
-    /// Whether all cores have ended.
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.port.inboxes.iter().all(|inbox| inbox.is_closed())
+    /// Whether no entity lives.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.views.iter().all(|view| view.host.live.load(Ordering::Relaxed) == 0)
+    }
+
+    /// Waits until every core has taken its inbox so many times more; not for a core that does not answer.
+    pub(crate) fn pass_turns(&self, turns: u32) {
+        for _ in 0..turns {
+            for core in 0..self.cores() {
+                if let Err(error) = self.ask_core(CoreIndex(core), |_| ()) {
+                    tracing::debug!(core, %error, "a core does not answer");
+                    return;
+                }
+            }
+        }
     }
 
     /// Ends the cores and waits for their threads.
@@ -267,8 +278,7 @@ fn make_core(
         queues,
         types,
         inspector: options.inspector.clone(),
-        // One core of a client looks for the table; the others get it from the first.
-        bootstrap: if context.core.0 == 0 { options.bootstrap.clone() } else { Vec::new() },
+        bootstrap: options.bootstrap.clone(),
     })
 }
 

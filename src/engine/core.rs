@@ -37,7 +37,7 @@ pub enum Command {
     OnCore(Box<dyn FnOnce(&Core) + Send>),
     /// A new table.
     Table(Arc<ShardTable>),
-    /// Finish what was received, stop the entities, then end.
+    /// Finish what was received and stop the entities. The core goes on: others may still need it to pass answers on.
     Drain,
     /// End.
     Stop,
@@ -223,8 +223,7 @@ impl Core {
                 self.close_link(link, "handshake_timeout");
             }
         }
-        // A client without any link looks for a pod again.
-        if !self.routes.identity.is_pod && links.is_empty() && !self.draining.get() {
+        if self.routes.is_lost() && !self.draining.get() {
             self.routes.dial_bootstrap(now);
         }
     }
@@ -291,9 +290,6 @@ impl Core {
 
     /// Whether the core is done.
     pub fn stopped(&self) -> bool {
-        if self.draining.get() && self.host.live_entities() == 0 {
-            self.stopped.set(true);
-        }
         self.stopped.get()
     }
 
@@ -388,6 +384,7 @@ impl Core {
     /// Sends the answer to a question.
     pub fn answer_question(&self, link: LinkId, correlation: u64, json: String) {
         if let Some(link) = self.routes.link(link) {
+            link.questions.set(link.questions.get().saturating_sub(1));
             self.routes.write_control(&link, correlation, &crate::wire::ControlMessage::InspectReply { json });
         }
     }

@@ -46,7 +46,11 @@ impl Core {
 
     /// Closes a link because of what its peer sent.
     pub(super) fn close_link(&self, link: &Link, reason: &'static str) {
-        if link.phase.replace(Phase::Closing) != Phase::Closing {
+        let phase = link.phase.replace(Phase::Closing);
+        if phase == Phase::Open {
+            EngineCounters::add(&self.routes.counters.links_open, u64::MAX);
+        }
+        if phase != Phase::Closing {
             self.routes.counters.refuse(reason);
             self.routes.commands.borrow_mut().push(LinkCommand::Close { link: link.id });
         }
@@ -67,24 +71,12 @@ impl Core {
         match frame.header.kind {
             FrameKind::Ask => self.request(link, frame, false),
             FrameKind::Tell => self.request(link, frame, true),
-            FrameKind::Reply => {
+            FrameKind::Reply | FrameKind::Ack | FrameKind::Failure | FrameKind::Moved => {
                 link.answered();
-                self.host.complete_encoded(key, frame.body);
-            }
-            FrameKind::Ack => {
-                link.answered();
-                self.host.acknowledge(key);
-            }
-            FrameKind::Failure => {
-                link.answered();
-                let error = ClusterError::from_code(frame.header.tag).unwrap_or(ClusterError::Transport);
-                self.host.fail_local(key, error);
-            }
-            FrameKind::Moved => {
-                link.answered();
-                EngineCounters::add(&self.routes.counters.resends, 1);
-                self.ask_for_table(link);
-                self.host.resend(key);
+                // Only the peer that got a request may answer it; the asker may also be gone.
+                if self.host.is_at_link(key, link.id) {
+                    self.answered(link, frame, key);
+                }
             }
             FrameKind::Cancel => self.cancel(link, correlation),
             FrameKind::Credit => {
@@ -96,6 +88,22 @@ impl Core {
         }
         if self.routes.starved.get() && link.has_room() {
             self.routes.wake_route_waiters();
+        }
+    }
+
+    fn answered(&self, link: &Link, frame: &Frame<'_>, key: PendingKey) {
+        match frame.header.kind {
+            FrameKind::Reply => self.host.complete_encoded(key, frame.body),
+            FrameKind::Ack => self.host.acknowledge(key),
+            FrameKind::Moved => {
+                EngineCounters::add(&self.routes.counters.resends, 1);
+                self.ask_for_table(link);
+                self.host.resend(key);
+            }
+            _ => {
+                let error = ClusterError::from_code(frame.header.tag).unwrap_or(ClusterError::Transport);
+                self.host.fail_local(key, error);
+            }
         }
     }
 

@@ -12,6 +12,7 @@ use super::link::{Link, Peer, Phase};
 use super::parcel::{AcceptedSocket, Parcel};
 use super::routes::{EngineCounters, LinkCommand};
 use crate::base::hash::{ENTITY_HASH_NAME, stable_hash};
+use crate::base::limits::LINK_QUESTIONS_MAX;
 use crate::base::{CoreIndex, Epoch, Nanos, PodIndex, PodUid, Token};
 use crate::entity::PendingKey;
 use crate::entity::reply::hand_over;
@@ -102,6 +103,9 @@ impl Core {
         } else {
             self.routes.mark_unreachable(&link.peer, now);
         }
+        if self.routes.is_lost() {
+            self.routes.table_in_doubt.set(true);
+        }
         self.host.cancel_callers_of(id);
         // What was not answered is sent again, once there is a way; its own timeout bounds that.
         self.host.resend_where(|location| location == crate::entity::Location::Link(id));
@@ -133,11 +137,17 @@ impl Core {
             ControlMessage::Pong { .. } => {}
             ControlMessage::JsonCall(call) => self.json_call(link, correlation, &call),
             ControlMessage::JsonResult { outcome } => {
-                hand_over(&self.host, PendingKey::from_number(correlation), outcome);
+                let key = PendingKey::from_number(correlation);
+                if self.host.is_at_link(key, link.id) {
+                    hand_over(&self.host, key, outcome);
+                }
             }
             ControlMessage::InspectRequest { question } => self.inspect(link, correlation, question),
             ControlMessage::InspectReply { json } => {
-                hand_over(&self.host, PendingKey::from_number(correlation), json);
+                let key = PendingKey::from_number(correlation);
+                if self.host.is_at_link(key, link.id) {
+                    hand_over(&self.host, key, json);
+                }
             }
             ControlMessage::Introduce(_) | ControlMessage::Welcome(_) => self.close_link(link, "second_handshake"),
         }
@@ -145,8 +155,13 @@ impl Core {
 
     fn inspect(&self, link: &Link, correlation: u64, question: Inspect) {
         let Some(inspect) = &self.inspector else { return self.close_link(link, "inspect_of_client") };
+        if link.questions.get() >= LINK_QUESTIONS_MAX {
+            return self.close_link(link, "questions_max");
+        }
         let core = self.routes.identity.core;
-        if !inspect(Question { question, core, link: link.id, correlation }) {
+        if inspect(Question { question, core, link: link.id, correlation }) {
+            link.questions.set(link.questions.get() + 1);
+        } else {
             let json = r#"{"error":"too many questions wait for this pod already; ask again later"}"#.to_owned();
             self.routes.write_control(link, correlation, &ControlMessage::InspectReply { json });
         }
@@ -209,7 +224,10 @@ impl Core {
         if self.routes.identity.is_pod {
             return;
         }
-        let known_epoch = self.routes.table.borrow().as_ref().map_or(0, |table| table.epoch().0);
+        let known_epoch = match &*self.routes.table.borrow() {
+            Some(table) if !self.routes.table_in_doubt.get() => table.epoch().0,
+            _ => 0,
+        };
         let role = self.routes.identity.role.clone();
         self.routes.write_control(link, 0, &ControlMessage::TableRequest { role, known_epoch });
     }
@@ -227,7 +245,13 @@ impl Core {
             return;
         }
         match table_from_wire(table) {
-            Ok(table) => self.set_table(Arc::new(table)),
+            Ok(table) => {
+                if self.routes.table_in_doubt.replace(false) {
+                    // Epochs compare only within one store; that of the pods we lost may have begun anew.
+                    *self.routes.table.borrow_mut() = None;
+                }
+                self.set_table(Arc::new(table));
+            }
             Err(error) => {
                 tracing::warn!(%error, "a pod sent a table that makes no sense");
                 self.close_link(link, "table");

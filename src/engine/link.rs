@@ -90,6 +90,8 @@ pub(super) struct Link {
     pub paused: Cell<bool>,
     /// Wants every new table.
     pub wants_tables: Cell<bool>,
+    /// Questions of the peer that the control thread has not answered.
+    pub questions: Cell<u32>,
     /// Largest body that the peer takes.
     pub frame_bytes_max: Cell<u32>,
     limits: LinkLimits,
@@ -128,6 +130,7 @@ impl Link {
             granted: Cell::new(u64::from(limits.credit_bytes)),
             paused: Cell::new(false),
             wants_tables: Cell::new(false),
+            questions: Cell::new(0),
             frame_bytes_max: Cell::new(limits.frame_bytes_max),
             limits,
         })

@@ -41,6 +41,7 @@ impl Routes {
             let now = crate::entity::Host::with_current(|host| host.map(crate::entity::Host::now))?;
             let link = self.link_for_hash(hash, now)?;
             self.write_control(&link, correlation, &ControlMessage::JsonCall(call.clone()));
+            reply.is_behind(link.id);
             Some(())
         })
         .await?;
@@ -59,6 +60,7 @@ impl Routes {
         self.when_linked(timeout, || {
             let link = self.any_open_link()?;
             self.write_control(&link, correlation, &ControlMessage::InspectRequest { question: question.clone() });
+            reply.is_behind(link.id);
             Some(())
         })
         .await?;

@@ -141,6 +141,8 @@ pub struct Routes {
     unreachable: RefCell<HashMap<(PodUid, CoreIndex), Nanos>>,
     pub(super) commands: RefCell<Vec<LinkCommand>>,
     pub(super) dirty: RefCell<Vec<LinkId>>,
+    /// A client has lost all its links: the pods of its table may be gone for good, and their store with them.
+    pub(super) table_in_doubt: Cell<bool>,
     /// Asks that found no way; each once.
     route_waiters: RefCell<Vec<PendingKey>>,
     /// Questions that found none; asked by few, and not often.
@@ -172,6 +174,7 @@ impl Routes {
             unreachable: RefCell::default(),
             commands: RefCell::default(),
             dirty: RefCell::default(),
+            table_in_doubt: Cell::new(false),
             route_waiters: RefCell::default(),
             question_waiters: RefCell::default(),
             starved: Cell::new(false),
@@ -218,6 +221,13 @@ impl Routes {
         let link = Link::new(id, peer, phase, now + self.limits.hello_timeout, self.limits);
         entry.1 = Some(Rc::clone(&link));
         Some(link)
+    }
+
+    /// Whether a client has to look for a pod that tells it the table: it has no link, and none is being made for that.
+    pub(super) fn is_lost(&self) -> bool {
+        let links = self.links.borrow();
+        let mut links = links.iter().filter_map(|(_, link)| link.as_ref());
+        !self.identity.is_pod && !links.any(|link| link.is_open() || matches!(link.peer, Peer::Bootstrap(_)))
     }
 
     /// Forgets a link whose connection is gone.
@@ -345,16 +355,15 @@ impl Routes {
         }
     }
 
-    /// Lets all who found no way try again.
+    /// Lets all who found no way try again, before those who have not tried yet: messages of one sender keep their
+    /// order.
     pub(super) fn wake_route_waiters(&self) {
         self.starved.set(false);
         let waiters = core::mem::take(&mut *self.route_waiters.borrow_mut());
-        if let Some(host) = self.host() {
-            for key in waiters {
-                host.route_opened(key);
-            }
-        }
         let questions = core::mem::take(&mut *self.question_waiters.borrow_mut());
+        if let Some(host) = self.host() {
+            host.wake_first(|| waiters.into_iter().for_each(|key| host.route_opened(key)));
+        }
         for waker in questions {
             waker.wake();
         }

@@ -26,8 +26,8 @@ pub trait ForeignPort: Send + Sync {
     /// `Busy` if too much waits for it, `Stopped` if it is gone.
     fn submit(&self, core: CoreIndex, job: Job) -> Result<(), ClusterError>;
 
-    /// The core that should do what any core can.
-    fn any_core(&self) -> CoreIndex;
+    /// The core through which messages to an entity go: always the same one, so that they keep their order.
+    fn core_for(&self, entity_hash: u64) -> CoreIndex;
 }
 
 type Nodes = HashMap<u32, Arc<dyn ForeignPort>>;
@@ -87,7 +87,7 @@ impl<M: Message> ForeignAsk<M> {
         let shared = Arc::new(Mutex::new(Shared { outcome: None, asker: None, task: None, abandoned: false }));
         let for_task = ReportOnDrop(Arc::clone(&shared));
         port.submit(
-            port.any_core(),
+            port.core_for(target.hash),
             Box::new(move |host| {
                 host.spawn(async move {
                     let outcome = ask_until_abandoned(&for_task.0, target, message, discard).await;

@@ -443,6 +443,13 @@ impl Host {
         true
     }
 
+    /// Whatever `wake` wakes runs before what is ready already: its turn was earlier.
+    pub(crate) fn wake_first(&self, wake: impl FnOnce()) {
+        let ready_before = self.ready.borrow().len();
+        wake();
+        self.ready.borrow_mut().rotate_left(ready_before);
+    }
+
     /// Runs one thing that is ready. False if nothing is.
     pub fn run_one(&self) -> bool {
         let next = self.ready.borrow_mut().pop_front();
@@ -569,6 +576,11 @@ impl Host {
     /// A discard is in the mailbox.
     pub(crate) fn acknowledge(&self, key: PendingKey) {
         self.pending.settle(key, State::Acknowledged);
+    }
+
+    /// Whether an ask of this core waits for an answer over that link.
+    pub(crate) fn is_at_link(&self, key: PendingKey, link: crate::base::LinkId) -> bool {
+        self.pending.location(key) == Location::Link(link)
     }
 
     /// An ask of this core failed.

@@ -15,8 +15,8 @@ use core::time::Duration;
 use super::call::PendingKey;
 use super::dispatch::AnswerVtable;
 use super::host::{Host, TimerKey};
-use super::pending::State;
-use crate::base::ClusterError;
+use super::pending::{Location, State};
+use crate::base::{ClusterError, LinkId};
 use crate::wire::codec::CodecError;
 
 /// The future of a value; dropping it forgets the key.
@@ -47,6 +47,15 @@ impl<T: 'static> Reply<T> {
         let timer = host.arm(host.now() + timeout, TimerKey::Ask(key));
         host.pending.set_timer(key, timer);
         Reply { node: host.node(), key, done: false, value: PhantomData }
+    }
+
+    /// The question went over that link: only it can bring the answer, and its end ends the waiting.
+    pub(crate) fn is_behind(&self, link: LinkId) {
+        Host::with_current(|host| {
+            if let Some(host) = host.filter(|host| host.node() == self.node) {
+                host.pending.set_location(self.key, Location::Link(link));
+            }
+        });
     }
 
     /// The key under which it is handed over.

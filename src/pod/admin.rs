@@ -67,9 +67,7 @@ fn shards(table: &ShardTable) -> Value {
 
 fn entities(node: &Node, entity_type: &str, limit: usize) -> Value {
     if !node.type_names.contains(&entity_type) {
-        let text =
-            format!("there is no entity type `{entity_type}` at this pod; there are: {}", node.type_names.join(", "));
-        return json!({ "error": text });
+        return unknown_type(node, entity_type);
     }
     let mut found = Vec::new();
     for core in 0..node.cores() {
@@ -80,6 +78,11 @@ fn entities(node: &Node, entity_type: &str, limit: usize) -> Value {
     }
     found.truncate(limit);
     json!({ "entity_type": entity_type, "entities": found })
+}
+
+fn unknown_type(node: &Node, entity_type: &str) -> Value {
+    let known = node.type_names.join(", ");
+    json!({ "error": format!("there is no entity type `{entity_type}` at this pod; there are: {known}") })
 }
 
 fn locate(node: &Node, table: &ShardTable, entity_type: &str, entity_id: &str) -> Value {
@@ -97,6 +100,9 @@ fn locate(node: &Node, table: &ShardTable, entity_type: &str, entity_id: &str) -
     located["core"] = json!(owner.core.0);
     located["token"] = json!(owner.token.0);
     if pod.is_some_and(|pod| pod.uid == node.uid) {
+        if !node.type_names.contains(&entity_type) {
+            return unknown_type(node, entity_type);
+        }
         let (name, id) = (entity_type.to_owned(), entity_id.to_owned());
         let running = node.ask_core(owner.core, move |core| core.host().is_running(&name, &id));
         located["running"] = json!(running.ok());
@@ -109,7 +115,10 @@ fn counters(node: &Node) -> Value {
     let cores = node.views().iter().zip(loops).enumerate().map(|(core, (view, turns))| {
         let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
         let refusals = view.engine.refusals.lock().unwrap_or_else(PoisonError::into_inner);
-        let refusals: BTreeMap<_, _> = refusals.iter().map(|(reason, count)| (*reason, *count)).collect();
+        let mut refusals: BTreeMap<_, _> = refusals.iter().map(|(reason, count)| (*reason, *count)).collect();
+        // These never became links, so the loop counts them.
+        let hellos = [("hello_timeout", turns.hellos_late), ("hello_broken", turns.hellos_broken)];
+        refusals.extend(hellos.into_iter().filter(|(_, count)| *count > 0));
         json!({
             "core": core,
             "entities": of(&view.host.live), "messages": of(&view.host.messages),

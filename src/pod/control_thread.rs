@@ -22,6 +22,9 @@ const REQUESTS_MAX: usize = 256;
 /// Pause between looks at cores that drain.
 const DRAIN_POLL: Duration = Duration::from_millis(5);
 
+/// Turns after which the last answer has left its entity's core, reached the core of its asker, and woken the asker.
+const ANSWER_TURNS: u32 = 3;
+
 /// How to stop.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stop {
@@ -143,10 +146,13 @@ impl State {
         if let Stop::Drain(timeout) = how {
             self.node.command_all(|| Command::Drain);
             let give_up = Instant::now() + timeout;
-            while !self.node.is_stopped() && Instant::now() < give_up {
+            // From now on no entity starts, so the cores can only become emptier.
+            self.node.pass_turns(1);
+            while !self.node.is_empty() && Instant::now() < give_up {
                 std::thread::sleep(DRAIN_POLL);
             }
-            if !self.node.is_stopped() {
+            self.node.pass_turns(ANSWER_TURNS);
+            if !self.node.is_empty() {
                 tracing::warn!(?timeout, "entities did not stop within `pod.drain_timeout`; stopping at once");
             }
         }
