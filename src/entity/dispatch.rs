@@ -511,7 +511,7 @@ fn start_entity<S: Entity>(host: &Host, slot: NonNull<SlotHeader>) {
     // Inside of the future, so that a panic before the first await is the entity's too.
     let Ok(around) = host.begin_around(slot) else { return host.entity_failed_to_start(slot, None) };
     let future = Within::new(around, async move { S::start(id, scope).await });
-    run_lifecycle(host, slot, future, |host, slot, started| match started {
+    let lifecycle = make_lifecycle(host, slot, future, |host, slot, started| match started {
         Some(Ok(state)) => {
             // SAFETY: the slot is of type `S` and in phase `Starting`, so there is no state yet.
             unsafe { state_pointer::<S>(slot).write(state) };
@@ -520,6 +520,7 @@ fn start_entity<S: Entity>(host: &Host, slot: NonNull<SlotHeader>) {
         Some(Err(error)) => host.entity_failed_to_start(slot, Some(&error)),
         None => host.entity_failed_to_start(slot, None),
     });
+    run_lifecycle(host, lifecycle);
 }
 
 unsafe fn stop_entity<S: Entity>(host: &Host, slot: NonNull<SlotHeader>, reason: super::lifecycle::StopReason) {
@@ -528,7 +529,8 @@ unsafe fn stop_entity<S: Entity>(host: &Host, slot: NonNull<SlotHeader>, reason:
     // SAFETY: slots are alive as long as the host.
     let around = unsafe { slot.as_ref() }.around();
     let future = Within::new(around, async move { state.stop(reason).await });
-    run_lifecycle(host, slot, future, |host, slot, _| host.entity_stopped(slot));
+    let lifecycle = make_lifecycle(host, slot, future, |host, slot, _| host.entity_stopped(slot));
+    run_lifecycle(host, lifecycle);
 }
 
 /// What the engine knows of a start or stop in progress; the future follows.
@@ -550,7 +552,8 @@ struct LifecycleCell<F, T> {
     future: UnsafeCell<ManuallyDrop<F>>,
 }
 
-fn run_lifecycle<F, T>(host: &Host, slot: NonNull<SlotHeader>, future: F, then: T)
+/// Puts a start or stop into its cell.
+fn make_lifecycle<F, T>(host: &Host, slot: NonNull<SlotHeader>, future: F, then: T) -> NonNull<CellHeader>
 where
     F: Future,
     T: Fn(&Host, NonNull<SlotHeader>, Option<F::Output>) + Copy,
@@ -577,8 +580,15 @@ where
             future: UnsafeCell::new(ManuallyDrop::new(future)),
         });
         slot.as_ref().lifecycle.set(Some(cell.cast()));
-        poll_lifecycle::<F, T>(host, cell.cast());
     }
+    cell.cast()
+}
+
+/// The first poll of a start or stop. The future is not an argument of any function on the stack here: it may borrow the
+/// state, which is dropped before this returns if the entity ends.
+fn run_lifecycle(host: &Host, lifecycle: NonNull<CellHeader>) {
+    // SAFETY: the cell was just made, so it is alive and not being polled.
+    unsafe { (lifecycle.as_ref().vtable().poll)(host, lifecycle) };
 }
 
 unsafe fn poll_lifecycle<F, T>(host: &Host, cell: NonNull<CellHeader>)
