@@ -406,10 +406,9 @@ fn a_stopping_pod_answers_askers_on_cores_that_have_nothing_left() {
         let id = ids[usize::from(owner)].clone();
         let (outcome, outcomes) = std::sync::mpsc::channel();
         let probe = probes.entity(&id);
-        pod.spawn_on(
-            CoreIndex(1 - owner),
-            move || async move { let _ = outcome.send(probe.write("last".into(), 300).await); },
-        )
+        pod.spawn_on(CoreIndex(1 - owner), move || async move {
+            let _ = outcome.send(probe.write("last".into(), 300).await);
+        })
         .unwrap();
         until("it runs", || events(&id).contains(&"+last".to_owned()).then_some(()));
         pod.stop();
