@@ -259,7 +259,7 @@ fn large_payloads_come_back_whole_and_too_large_ones_are_refused() {
     for owner in [0, 1] {
         let echo = client.messenger::<EchoRef>().entity(&id_on(&pod, owner, 0));
         for length in [0, 1, 4096, 16_384, 65_536, 500_000, 512 * 1024] {
-            let payload: Vec<u8> = (0..length).map(|at| (at * 31 >> 3) as u8).collect();
+            let payload: Vec<u8> = (0..length).map(|at| ((at * 31) >> 3) as u8).collect();
             assert!(block_on(echo.echo(payload.clone())).unwrap() == payload, "{length} bytes");
         }
         let frame = atoll::base::limits::FRAME_BYTES_MAX;

@@ -11,13 +11,11 @@ use super::core::Core;
 use super::link::{Link, Phase};
 use super::routes::{EngineCounters, LinkCommand};
 use crate::base::hash::entity_hash;
+use crate::base::limits::LINK_QUESTIONS_MAX;
 use crate::base::{ClusterError, EntityId, Nanos, Token};
 use crate::entity::router::Router;
 use crate::entity::{Call, CallChain, Delivered, Delivery, PendingKey, ReplyTo};
-use crate::wire::{ControlMessage, Frame, FrameKind, RoutingView, decode_control};
-
-/// Part of the credit after which new credit is granted.
-const CREDIT_PARTS: u64 = 4;
+use crate::wire::{Frame, FrameKind, RoutingView, decode_control};
 
 impl Core {
     /// Bytes of a link, in order.
@@ -83,8 +81,9 @@ impl Core {
                 link.credit.set(link.credit.get().max(correlation));
             }
             FrameKind::Control => {}
-            // Known to the wire format, not to this version of the engine.
-            _ => self.routes.fail_link(link.id, correlation, ClusterError::NotServed),
+            // Known to the wire format, not to this version of the engine: a request that is refused.
+            _ if link.take_request(0) => self.routes.fail_link(link.id, correlation, ClusterError::NotServed),
+            _ => self.close_link(link, "credit"),
         }
         if self.routes.starved.get() && link.has_room() {
             self.routes.wake_route_waiters();
@@ -116,8 +115,14 @@ impl Core {
 
     fn request(&self, link: &Link, frame: &Frame<'_>, discard: bool) {
         EngineCounters::add(&self.routes.counters.requests_received, 1);
-        self.grant_credit(link, frame);
+        let may_serve = link.may_serve();
+        if !link.take_request((frame.routing.len() + frame.body.len()) as u64) {
+            return self.close_link(link, "credit");
+        }
         let header = &frame.header;
+        if !may_serve {
+            return self.routes.fail_link(link.id, header.correlation, ClusterError::Busy);
+        }
         let routing = match RoutingView::parse(frame.routing) {
             Ok(routing) => routing,
             Err(_) => return self.close_link(link, "routing"),
@@ -168,20 +173,12 @@ impl Core {
         self.host.deliver_body(&delivery, frame.body).map_err(ClusterError::from)
     }
 
-    fn grant_credit(&self, link: &Link, frame: &Frame<'_>) {
-        let taken = link.taken_bytes.get() + (frame.routing.len() + frame.body.len()) as u64;
-        link.taken_bytes.set(taken);
-        let window = u64::from(self.routes.limits.credit_bytes);
-        let grant = taken + window;
-        if grant >= link.granted.get() + window / CREDIT_PARTS {
-            link.granted.set(grant);
-            // An empty frame always fits.
-            let _ = self.routes.write(link, FrameKind::Credit, 0, Token(0), grant, |_, _| Ok(()));
-        }
-    }
-
     /// A call in JSON: like a request, with names instead of numbers.
     pub(super) fn json_call(&self, link: &Link, correlation: u64, call: &crate::wire::control::JsonCall) {
+        if link.questions.get() >= LINK_QUESTIONS_MAX {
+            return self.close_link(link, "questions_max");
+        }
+        link.questions.set(link.questions.get() + 1);
         let delivered = self.deliver_json(link, correlation, call);
         let refused = match delivered {
             Ok(Delivered::Failed(error)) => Err((error, error.to_string())),
@@ -190,7 +187,7 @@ impl Core {
         };
         if let Err((error, text)) = refused {
             let outcome = crate::wire::JsonOutcome::Failed { code: error.code(), text };
-            self.routes.write_control(link, correlation, &ControlMessage::JsonResult { outcome });
+            self.routes.write_json(link, correlation, outcome);
         }
     }
 

@@ -11,6 +11,9 @@ use std::rc::Rc;
 use crate::base::{ClusterError, CoreIndex, LinkId, Nanos, PodUid, ShardId, Token};
 use crate::wire::{FrameDecoder, FrameFlags, FrameKind, SendBuffer};
 
+/// Part of the credit after which new credit is granted.
+const CREDIT_PARTS: u64 = 4;
+
 /// Where a link is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
@@ -83,9 +86,12 @@ pub(super) struct Link {
     /// Bytes of requests that we sent, and up to which number we may.
     pub sent_bytes: Cell<u64>,
     pub credit: Cell<u64>,
-    /// Bytes of requests that we took, and what we last granted.
-    pub taken_bytes: Cell<u64>,
-    pub granted: Cell<u64>,
+    /// Requests of the peer that wait for our answer.
+    pub serving: Cell<u32>,
+    /// Bytes of requests that we took, how many of them are answered, and what we last granted.
+    taken_bytes: Cell<u64>,
+    released_bytes: Cell<u64>,
+    granted: Cell<u64>,
     /// The peer is not read because it does not take its answers.
     pub paused: Cell<bool>,
     /// Wants every new table.
@@ -126,7 +132,9 @@ impl Link {
             schemas: RefCell::default(),
             sent_bytes: Cell::new(0),
             credit: Cell::new(0),
+            serving: Cell::new(0),
             taken_bytes: Cell::new(0),
+            released_bytes: Cell::new(0),
             granted: Cell::new(u64::from(limits.credit_bytes)),
             paused: Cell::new(false),
             wants_tables: Cell::new(false),
@@ -200,8 +208,78 @@ impl Link {
         send.finish_frame(start, 0).map_err(|_| ClusterError::PayloadTooLarge)
     }
 
+    /// The peer sent a request of so many bytes. False if it sends more than it was granted.
+    #[must_use]
+    pub fn take_request(&self, bytes: u64) -> bool {
+        self.serving.set(self.serving.get() + 1);
+        // The last request within the credit may exceed it: its sender looks at the credit before, not at its length.
+        let within = self.taken_bytes.get() <= self.granted.get();
+        self.taken_bytes.set(self.taken_bytes.get() + bytes);
+        within
+    }
+
+    /// A request of the peer is answered: returns the new grant, if it is time for one.
+    ///
+    /// What one request had is not remembered; each releases its part of what is open, and the last one the rest.
+    pub fn release_request(&self) -> Option<u64> {
+        let serving = self.serving.get();
+        if serving == 0 {
+            return None;
+        }
+        let open = self.taken_bytes.get() - self.released_bytes.get();
+        self.released_bytes.set(self.released_bytes.get() + open / u64::from(serving));
+        self.serving.set(serving - 1);
+        let window = u64::from(self.limits.credit_bytes);
+        let grant = self.released_bytes.get() + window;
+        if grant < self.granted.get() + window / CREDIT_PARTS {
+            return None;
+        }
+        self.granted.set(grant);
+        Some(grant)
+    }
+
+    /// Whether the peer may have one more request served.
+    pub fn may_serve(&self) -> bool {
+        self.serving.get() < self.limits.in_flight_max
+    }
+
     /// The peer answered a request.
     pub fn answered(&self) {
         self.in_flight.set(self.in_flight.get().saturating_sub(1));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link() -> Rc<Link> {
+        let limits = LinkLimits { credit_bytes: 1000, in_flight_max: 8, ..LinkLimits::default() };
+        Link::new(LinkId { index: 0, generation: 0 }, Peer::Dialer(PodUid(1)), Phase::Open, Nanos::NEVER, limits)
+    }
+
+    #[test]
+    fn credit_comes_back_with_the_answers_and_not_before() {
+        let link = link();
+        for _ in 0..4 {
+            assert!(link.take_request(300));
+        }
+        assert!(!link.take_request(300), "1,200 bytes are open, 1,000 were granted");
+        let grants: Vec<_> = (0..5).filter_map(|_| link.release_request()).collect();
+        assert_eq!(grants.last(), Some(&2500), "all is answered: a whole window beyond what was taken");
+        assert_eq!(link.release_request(), None, "nothing is open");
+        assert_eq!(link.serving.get(), 0);
+    }
+
+    #[test]
+    fn a_peer_has_a_bounded_number_of_requests() {
+        let link = link();
+        for _ in 0..8 {
+            assert!(link.may_serve());
+            assert!(link.take_request(1));
+        }
+        assert!(!link.may_serve());
+        link.release_request();
+        assert!(link.may_serve());
     }
 }

@@ -329,6 +329,11 @@ impl Routes {
     ) -> Result<(), ClusterError> {
         let lane = if kind == FrameKind::Control { Lane::Control } else { Lane::Messages };
         link.write_frame(kind, FrameFlags::new(lane), tag, token, correlation, body)?;
+        if matches!(kind, FrameKind::Reply | FrameKind::Failure | FrameKind::Ack | FrameKind::Moved)
+            && let Some(grant) = link.release_request()
+        {
+            link.write_frame(FrameKind::Credit, FrameFlags::new(lane), 0, Token(0), grant, |_, _| Ok(()))?;
+        }
         self.mark_dirty(link);
         if link.send.borrow().is_over_limit() && !link.paused.replace(true) {
             self.commands.borrow_mut().push(LinkCommand::Pause { link: link.id });
@@ -343,6 +348,12 @@ impl Routes {
         if let Err(error) = written {
             tracing::warn!(%error, "a control message could not be written");
         }
+    }
+
+    /// Answers a call in JSON.
+    pub(super) fn write_json(&self, link: &Link, correlation: u64, outcome: JsonOutcome) {
+        link.questions.set(link.questions.get().saturating_sub(1));
+        self.write_control(link, correlation, &ControlMessage::JsonResult { outcome });
     }
 
     // ---- waiting for a way ----
@@ -563,12 +574,12 @@ impl Router for Routes {
             Ok(Err(declared)) => JsonOutcome::Declared(declared),
             Err(text) => JsonOutcome::Failed { code: ClusterError::Serialization.code(), text },
         };
-        self.write_control(&link, correlation, &ControlMessage::JsonResult { outcome });
+        self.write_json(&link, correlation, outcome);
     }
 
     fn fail_json(&self, id: LinkId, correlation: u64, error: ClusterError) {
         let Some(link) = self.link(id) else { return };
         let outcome = JsonOutcome::Failed { code: error.code(), text: error.to_string() };
-        self.write_control(&link, correlation, &ControlMessage::JsonResult { outcome });
+        self.write_json(&link, correlation, outcome);
     }
 }

@@ -18,6 +18,7 @@ use super::lifecycle::Entity;
 use super::message::{HandledExclusive, HandledShared, Message};
 use super::slot::{SlotHeader, state_pointer};
 use super::view::ReadInPlace;
+use crate::wire::Wire;
 use crate::wire::codec::{self, CodecError};
 
 /// How a message is handled where it was received.
@@ -67,7 +68,7 @@ where
     M: HandledExclusive<S> + for<'a> ReadInPlace<'a, &'a mut S>,
 {
     // SAFETY: the body was validated as an `M`; for the state see `start_exclusive`.
-    let (archived, state) = unsafe { (codec::access_again::<M>(body), &mut *state_pointer::<S>(slot)) };
+    let (archived, state) = unsafe { (access_again::<M>(body), &mut *state_pointer::<S>(slot)) };
     start_in_place::<M, _>(host, slot, method, call, M::read(archived, state))
 }
 
@@ -83,7 +84,7 @@ where
     M: HandledShared<S> + for<'a> ReadInPlace<'a, &'a S>,
 {
     // SAFETY: the body was validated as an `M`; for the state see `start_shared`.
-    let (archived, state) = unsafe { (codec::access_again::<M>(body), &*state_pointer::<S>(slot)) };
+    let (archived, state) = unsafe { (access_again::<M>(body), &*state_pointer::<S>(slot)) };
     start_in_place::<M, _>(host, slot, method, call, M::read(archived, state))
 }
 
@@ -118,4 +119,15 @@ impl<T, H: FnOnce() -> T> Future for AtOnce<H> {
             None => unreachable!("a future is not polled after it was ready"),
         }
     }
+}
+
+/// Borrows the value in bytes that were validated before.
+///
+/// # Safety
+/// `bytes` are a copy of bytes that [`codec::access`] accepted for this `T`, or those bytes themselves. (An archive has no
+/// alignment and only relative pointers, so a copy of a valid one is valid wherever it lies.)
+#[inline]
+unsafe fn access_again<T: Wire>(bytes: &[u8]) -> &T::Archived {
+    // SAFETY: `access` found a valid archive whose root is at the end of these bytes; see above for copies.
+    unsafe { rkyv::access_unchecked::<T::Archived>(bytes) }
 }

@@ -115,18 +115,6 @@ pub fn decode<T: Wire>(bytes: &[u8]) -> Result<T, CodecError> {
     owned(access::<T>(bytes)?)
 }
 
-/// Borrows the value in bytes that were validated before.
-///
-/// # Safety
-/// `bytes` are a copy of bytes that [`access`] accepted for this `T`, or those bytes themselves. (An archive has no
-/// alignment and only relative pointers, so a copy of a valid one is valid wherever it lies.)
-#[inline]
-#[allow(unsafe_code)]
-pub(crate) unsafe fn access_again<T: Wire>(bytes: &[u8]) -> &T::Archived {
-    // SAFETY: `access` found a valid archive whose root is at the end of these bytes; see above for copies.
-    unsafe { rkyv::access_unchecked::<T::Archived>(bytes) }
-}
-
 /// Makes an owned value of one that was validated.
 ///
 /// # Errors
