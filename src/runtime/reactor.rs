@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::base::limits::COMPLETIONS_PER_TURN;
 use crate::base::{LinkId, Nanos};
 
 use super::counters::CoreCounters;
@@ -31,6 +32,9 @@ const TIMER_MAX: Duration = Duration::from_secs(3600);
 /// Send buffers that are kept for the next send, and how large one may be to be kept.
 const SPARE_BUFFERS_MAX: usize = 64;
 const SPARE_BUFFER_BYTES_MAX: usize = 256 << 10;
+/// Bytes of requests in one batch after which the answers so far are sent: a hundred small ones, whose handling takes
+/// several times as long as the system call.
+const ANSWER_EARLY_BYTES: usize = 16 << 10;
 
 /// What an operation of this core is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +67,8 @@ pub(crate) struct Reactor {
     sweep_at: Nanos,
     timer: Option<(OperationId, Nanos)>,
     /// Links that something happened to in this turn.
+    /// Bytes received in this batch since answers were sent.
+    unanswered_bytes: usize,
     touched: Vec<LinkId>,
     to_resolve: Vec<(LinkId, String)>,
     spare: Vec<Vec<u8>>,
@@ -103,6 +109,7 @@ impl Reactor {
             timed: Vec::new(),
             sweep_at: Nanos::NEVER,
             timer: None,
+            unanswered_bytes: 0,
             touched: Vec::new(),
             to_resolve: Vec::new(),
             spare: Vec::new(),
@@ -143,11 +150,20 @@ impl Reactor {
             self.counters.enters(1);
             self.ring.enter()?;
         }
-        let count = self.ring.reap();
-        self.counters.completions(count as u64);
+        let mut count = self.ring.reap();
+        self.unanswered_bytes = 0;
         while let Some(completion) = self.ring.next_completion() {
             self.completed(engine, completion, now);
+            // Of many requests in one batch the first are answered while the others are handled: else a peer with a
+            // full window and this core would work in turns.
+            if count < COMPLETIONS_PER_TURN && self.unanswered_bytes >= ANSWER_EARLY_BYTES {
+                self.unanswered_bytes = 0;
+                self.flush(engine, now);
+                self.submit()?;
+                count += self.ring.reap();
+            }
         }
+        self.counters.completions(count as u64);
         self.ring.publish_buffers();
         Ok(count > 0)
     }
@@ -179,6 +195,7 @@ impl Reactor {
             Ok(Some(received)) => {
                 let bytes = self.ring.bytes(&received);
                 self.counters.bytes_received(bytes.len() as u64);
+                self.unanswered_bytes += bytes.len();
                 if self.links.is_open(link) {
                     engine.received(link, bytes, now);
                 }
