@@ -58,6 +58,50 @@ pub const fn message_tag(entity: &str, method: &str) -> u32 {
     (hash ^ (hash >> 32)) as u32
 }
 
+/// A hasher for keys that are numbers already well spread or few: tags, ids of links and pods. Folds each word by a
+/// multiplication. Not for keys that a peer can choose many of.
+#[derive(Clone, Copy, Default)]
+pub struct WordHasher(u64);
+
+impl core::hash::Hasher for WordHasher {
+    #[inline]
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    #[inline]
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
+    }
+
+    #[inline]
+    fn write_u64(&mut self, word: u64) {
+        let product = u128::from(self.0 ^ word ^ 0x243f_6a88_85a3_08d3) * 0x9e37_79b9_7f4a_7c15_u128;
+        self.0 = product as u64 ^ (product >> 64) as u64;
+    }
+
+    #[inline]
+    fn write_u32(&mut self, word: u32) {
+        self.write_u64(u64::from(word));
+    }
+
+    #[inline]
+    fn write_u16(&mut self, word: u16) {
+        self.write_u64(u64::from(word));
+    }
+
+    #[inline]
+    fn write_u128(&mut self, word: u128) {
+        self.write_u64(word as u64);
+        self.write_u64((word >> 64) as u64);
+    }
+}
+
+/// A map from such keys.
+pub type WordMap<K, V> = std::collections::HashMap<K, V, core::hash::BuildHasherDefault<WordHasher>>;
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -5,9 +5,9 @@
 //! `in_flight` counts requests that the peer has not answered.
 
 use core::cell::{Cell, RefCell};
-use std::collections::HashMap;
 use std::rc::Rc;
 
+use crate::base::hash::WordMap;
 use crate::base::{ClusterError, CoreIndex, LinkId, Nanos, PodUid, ShardId, Token};
 use crate::wire::{FrameDecoder, FrameFlags, FrameKind, SendBuffer};
 
@@ -82,7 +82,7 @@ pub(super) struct Link {
     /// Requests that wait for their answer.
     pub in_flight: Cell<u32>,
     /// Schemas of the messages that the peer knows, by tag.
-    pub schemas: RefCell<HashMap<u32, u64>>,
+    pub schemas: RefCell<WordMap<u32, u64>>,
     /// Bytes of requests that we sent, and up to which number we may.
     pub sent_bytes: Cell<u64>,
     pub credit: Cell<u64>,

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::link::{Link, LinkLimits, Peer, Phase, RequestHead};
 use super::parcel::{AnswerParcel, CallAddress, CallParcel, Parcel};
+use crate::base::hash::WordMap;
 use crate::base::limits::{LINKS_MAX, REDIAL_PAUSE};
 use crate::base::{ClusterError, CoreIndex, LinkId, Nanos, PodUid, Token};
 use crate::entity::messenger::NOT_HOSTED;
@@ -136,7 +137,7 @@ pub struct Routes {
     pub(super) peers: Vec<Option<PeerCore>>,
     links: RefCell<Vec<(u32, Option<Rc<Link>>)>>,
     free_links: RefCell<Vec<u32>>,
-    by_peer: RefCell<HashMap<(PodUid, CoreIndex), LinkId>>,
+    by_peer: RefCell<WordMap<(PodUid, CoreIndex), LinkId>>,
     /// Peers that could not be reached, and when to dial them again.
     unreachable: RefCell<HashMap<(PodUid, CoreIndex), Nanos>>,
     pub(super) commands: RefCell<Vec<LinkCommand>>,
@@ -492,7 +493,9 @@ const UNROUTED: Sent = Sent { location: Location::Unrouted, taken: false };
 
 impl Router for Routes {
     fn send(&self, host: &Host, outbound: &Outbound<'_>) -> Result<Sent, ClusterError> {
-        let Some(table) = self.table.borrow().clone() else { return Ok(UNROUTED) };
+        // A borrow instead of a count: nothing below changes the table.
+        let table = self.table.borrow();
+        let Some(table) = table.as_deref() else { return Ok(UNROUTED) };
         let shard = table.shard_of(outbound.target.hash);
         let Some(owner) = table.owner(shard) else { return Ok(UNROUTED) };
         let pod = table.pod(owner.pod).ok_or(ClusterError::InvalidShardId)?;
@@ -505,7 +508,7 @@ impl Router for Routes {
             return self.send_to_core(host, owner.core, outbound);
         }
         match self.link_to(pod.uid, owner.core, &pod.address, host.now()) {
-            Some(link) => self.send_to_link(&link, &table, outbound, owner.token),
+            Some(link) => self.send_to_link(&link, table, outbound, owner.token),
             None => Ok(UNROUTED),
         }
     }

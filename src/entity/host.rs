@@ -32,6 +32,7 @@ use super::pending::{Location, PendingAsks, State};
 use super::pool::BlockPool;
 use super::router::Router;
 use super::slot::SlotHeader;
+use crate::base::hash::WordMap;
 use crate::base::limits::{INLINE_DEPTH_MAX, TURN_BUDGET};
 use crate::base::timers::{TimerId, TimerWheel};
 use crate::base::{ClusterError, CoreIndex, Nanos, ShardId, Token};
@@ -113,7 +114,7 @@ pub(super) fn add(counter: &AtomicU64, by: u64) {
 pub struct Host {
     pub(super) options: HostOptions,
     pub(super) types: OnceCell<Box<[TypeHost]>>,
-    tags: RefCell<HashMap<u32, (u16, &'static Method)>>,
+    tags: RefCell<WordMap<u32, (u16, &'static Method)>>,
     pool: BlockPool,
     ready: RefCell<VecDeque<Runnable>>,
     tasks: CellList,

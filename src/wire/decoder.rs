@@ -288,7 +288,7 @@ impl FrameDecoder {
 #[inline]
 fn check_body(header: &FrameHeader, frame: &[u8]) -> Result<(), FrameError> {
     let checked = header.flags.has(FrameFlags::BODY_CHECKSUM);
-    if checked && crc32c::crc32c(&frame[HEADER_BYTES..]) != header.body_checksum {
+    if checked && super::checksum::crc32c(&frame[HEADER_BYTES..]) != header.body_checksum {
         return Err(FrameError::BodyChecksum);
     }
     Ok(())

@@ -13,6 +13,7 @@
 //! [`PROTOCOL_VERSIONS`]; what comes from a peer is checked before it is used, bounded before memory is taken for it,
 //! and never makes anything here panic.
 
+pub mod checksum;
 pub mod codec;
 pub mod control;
 pub mod decoder;

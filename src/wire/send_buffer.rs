@@ -213,7 +213,7 @@ impl SendBuffer {
             _ => return Err(FrameNotFinished::RoutingLength { length: routing_length }),
         };
         if header.flags.has(FrameFlags::BODY_CHECKSUM) {
-            header.body_checksum = crc32c::crc32c(rest);
+            header.body_checksum = super::checksum::crc32c(rest);
         }
         header.encode(header_bytes);
         self.finished += length;
