@@ -176,6 +176,10 @@ impl Core {
             self.next_inbox.set((first + 1) % cores);
         }
         for _ in 0..MESH_BATCH {
+            // Looking is two loads; an empty queue's `pop` is a fence, which would be most of an idle turn.
+            if self.foreign.is_empty() {
+                break;
+            }
             let Some(command) = self.foreign.pop() else { break };
             took = true;
             self.command(command);

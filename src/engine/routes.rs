@@ -308,7 +308,11 @@ impl Routes {
     }
 
     pub(super) fn next_forgiveness(&self) -> Nanos {
-        self.unreachable.borrow().values().copied().min().unwrap_or(Nanos::NEVER)
+        let unreachable = self.unreachable.borrow();
+        if unreachable.is_empty() {
+            return Nanos::NEVER;
+        }
+        unreachable.values().copied().min().unwrap_or(Nanos::NEVER)
     }
 
     /// Puts a link on the list of those with new output.
