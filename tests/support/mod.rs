@@ -5,6 +5,7 @@
 //! dropped; no test depends on how fast anything is.
 #![allow(dead_code, unused_imports)]
 
+pub mod counting;
 mod pod_process;
 mod raw_link;
 mod waiting;
@@ -20,7 +21,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 use atoll::base::CoreIndex;
-use atoll::pod::config::Cores;
+use atoll::pod::config::Cores as CoreCount;
 use atoll::services::echo::EchoRef;
 use atoll::wire::Inspect;
 use atoll::{Client, Config, Pod};
@@ -31,7 +32,7 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// A pod for tests: some unpinned cores, a free port.
 pub fn config(cores: u16) -> Config {
     let mut config = Config::dev();
-    config.pod.cores = Cores::Count(cores);
+    config.pod.cores = CoreCount::Count(cores);
     config.pod.listen = SocketAddr::new(Ipv4Addr::LOCALHOST.into(), 0);
     config
 }
