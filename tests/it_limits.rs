@@ -148,3 +148,34 @@ fn a_peer_that_does_not_read_its_replies_is_not_read() {
     drop(deaf);
     steady.finish();
 }
+
+/// A discard is acknowledged as soon as it is in the mailbox, which must not make the mailbox a way around the credit.
+#[test]
+fn tells_that_wait_in_a_mailbox_are_bounded() {
+    let pod = PodProcess::start(&[]);
+    let steady = SteadyClient::start(pod.address);
+    let before = pod.resident_bytes();
+    let mut link = RawLink::open(pod.address);
+    link.send(&ask("sleeper", &echo::Sleep { milliseconds: 20_000 }, 1));
+    let mut body = Vec::new();
+    atoll::wire::codec::encode(&echo::Echo { payload: vec![7; LARGE] }, &mut body, 1 << 30).unwrap();
+    let tell = |at| {
+        request(FrameKind::Tell, <echo::Echo as atoll::entity::Message>::TAG, "sleeper", shard_of("sleeper"), at, &body)
+    };
+    for at in 0..300 {
+        link.send(&tell(2 + at));
+    }
+    link.send(&control_ping());
+    let mut acknowledged = 0;
+    while let Some(frame) = link.receive() {
+        match frame.header.kind {
+            FrameKind::Control => break,
+            FrameKind::Ack => acknowledged += 1,
+            _ => {}
+        }
+    }
+    assert!((8..20).contains(&acknowledged), "4 MiB and one more may wait, {acknowledged} were taken");
+    let grown = pod.resident_bytes().saturating_sub(before);
+    assert!(grown < 48 << 20, "{grown} bytes more");
+    steady.finish();
+}

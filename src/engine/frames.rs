@@ -127,7 +127,15 @@ impl Core {
             Ok(routing) => routing,
             Err(_) => return self.close_link(link, "routing"),
         };
-        match self.deliver_request(link, frame, &routing, discard) {
+        // A discard is acknowledged, and its credit comes back, while its message may wait for long.
+        if discard && self.host.charged_bytes(link.id) > u64::from(self.routes.limits.credit_bytes) {
+            return self.routes.fail_link(link.id, header.correlation, ClusterError::Busy);
+        }
+        let delivered = self.deliver_request(link, frame, &routing, discard);
+        if let (true, Ok(delivered)) = (discard, &delivered) {
+            self.host.charge(delivered, link.id, frame.body.len() as u32);
+        }
+        match delivered {
             Ok(Delivered::Failed(ClusterError::MessageDiscarded)) if discard => {
                 self.routes.acknowledge_link(link.id, header.correlation);
             }

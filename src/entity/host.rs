@@ -35,7 +35,7 @@ use super::slot::SlotHeader;
 use crate::base::hash::WordMap;
 use crate::base::limits::{INLINE_DEPTH_MAX, TURN_BUDGET};
 use crate::base::timers::{TimerId, TimerWheel};
-use crate::base::{ClusterError, CoreIndex, Nanos, ShardId, Token};
+use crate::base::{ClusterError, CoreIndex, LinkId, Nanos, ShardId, Token};
 
 /// Unit of the times at which idle entities are looked at.
 pub(super) const IDLE_TICK: Duration = Duration::from_millis(64);
@@ -131,6 +131,8 @@ pub struct Host {
     router: OnceCell<Rc<dyn Router>>,
     /// Calls from elsewhere that wait or run here, so that their senders can cancel them.
     callers: RefCell<HashMap<ReplyTo, Location>>,
+    /// Bytes of acknowledged discards that wait in mailboxes, by the link that they came by.
+    charged: RefCell<WordMap<LinkId, u64>>,
     pub(super) sweep: Cell<(usize, usize)>,
     pub(super) next_sweep: Cell<Nanos>,
     pub(super) stopping: Cell<bool>,
@@ -171,6 +173,7 @@ impl Host {
             shards: RefCell::new(shards),
             router: OnceCell::new(),
             callers: RefCell::default(),
+            charged: RefCell::default(),
             sweep: Cell::new((0, 0)),
             next_sweep: Cell::new(Nanos::ZERO),
             stopping: Cell::new(false),
@@ -580,7 +583,7 @@ impl Host {
     }
 
     /// Whether an ask of this core waits for an answer over that link.
-    pub(crate) fn is_at_link(&self, key: PendingKey, link: crate::base::LinkId) -> bool {
+    pub(crate) fn is_at_link(&self, key: PendingKey, link: LinkId) -> bool {
         self.pending.location(key) == Location::Link(link)
     }
 
@@ -609,6 +612,25 @@ impl Host {
             ReplyTo::Core(core, key) => self.router().fail_core(core, key, error),
             ReplyTo::Link(link, correlation) => self.router().fail_link(link, correlation, error),
             ReplyTo::Json(link, correlation) => self.router().fail_json(link, correlation, error),
+        }
+    }
+
+    /// Bytes of acknowledged discards of a link that still wait in mailboxes.
+    pub(crate) fn charged_bytes(&self, link: LinkId) -> u64 {
+        self.charged.borrow().get(&link).copied().unwrap_or(0)
+    }
+
+    pub(super) fn charge_bytes(&self, link: LinkId, bytes: u32) {
+        *self.charged.borrow_mut().entry(link).or_default() += u64::from(bytes);
+    }
+
+    pub(super) fn release_bytes(&self, link: LinkId, bytes: u32) {
+        let mut charged = self.charged.borrow_mut();
+        if let Some(open) = charged.get_mut(&link) {
+            *open = open.saturating_sub(u64::from(bytes));
+            if *open == 0 {
+                charged.remove(&link);
+            }
         }
     }
 
@@ -641,7 +663,7 @@ impl Host {
     }
 
     /// A link is gone: nobody waits behind it any more.
-    pub(crate) fn cancel_callers_of(&self, link: crate::base::LinkId) {
+    pub(crate) fn cancel_callers_of(&self, link: LinkId) {
         let gone: Vec<ReplyTo> = self
             .callers
             .borrow()

@@ -20,7 +20,7 @@ use super::options::{EntityDefaults, EntityOptions, ErasedOptions};
 use super::pending::Location;
 use super::slot::{Phase, SlotArena, SlotHeader};
 use crate::base::hash::shard_of_hash;
-use crate::base::{ClusterError, EntityId};
+use crate::base::{ClusterError, EntityId, LinkId};
 use crate::wire::codec::CodecError;
 
 /// Messages that one entity starts before others get their turn.
@@ -428,7 +428,7 @@ impl Host {
             let Some(waiting) = next_startable(header, kind.options.concurrency) else { break };
             // SAFETY: the message is in this mailbox; afterwards its block is ours.
             unsafe {
-                header.mailbox.unlink(waiting);
+                self.take_out(header, waiting);
                 self.start_waiting(slot, waiting);
             }
         }
@@ -492,6 +492,30 @@ impl Host {
         self.pending.set_location(key, location);
     }
 
+    /// Takes a message out of its mailbox, and off the account of the link that it came by.
+    ///
+    /// # Safety
+    /// `waiting` is in the mailbox of `header`.
+    unsafe fn take_out(&self, header: &SlotHeader, waiting: NonNull<Waiting>) {
+        // SAFETY: passed on; messages in a mailbox are alive.
+        let charged = unsafe {
+            header.mailbox.unlink(waiting);
+            waiting.as_ref().charged.take()
+        };
+        if let Some((link, bytes)) = charged {
+            self.release_bytes(link, bytes);
+        }
+    }
+
+    /// Counts a message that was just queued against the link that it came by.
+    pub(crate) fn charge(&self, delivered: &Delivered, link: LinkId, bytes: u32) {
+        if let Delivered::Queued(waiting) = delivered {
+            // SAFETY: it was just delivered, so it is where it was put.
+            unsafe { waiting.as_ref() }.charged.set(Some((link, bytes)));
+            self.charge_bytes(link, bytes);
+        }
+    }
+
     // ---- interruption ----
 
     /// Takes a message out of the mailbox, or drops its handler at its await; unless it is uninterruptible.
@@ -505,7 +529,7 @@ impl Host {
                         forget_reply(&waiting.as_ref().call);
                         return;
                     }
-                    slot.as_ref().mailbox.unlink(waiting);
+                    self.take_out(slot.as_ref(), waiting);
                     Waiting::discard(waiting, self.pool());
                     self.refresh_attention(slot.as_ref());
                     if slot.as_ref().phase.get() != Phase::Starting {
@@ -563,7 +587,7 @@ impl Host {
             let Some(waiting) = heads.into_iter().flatten().find(belongs) else { return };
             // SAFETY: it is in this mailbox; afterwards its block is ours.
             unsafe {
-                header.mailbox.unlink(waiting);
+                self.take_out(header, waiting);
                 let reply_to = waiting.as_ref().call.get().reply_to;
                 self.forget_caller(reply_to);
                 Waiting::discard(waiting, self.pool());

@@ -17,6 +17,8 @@ use super::message::Access;
 use super::pool::BlockPool;
 use super::slot::SlotHeader;
 
+use crate::base::LinkId;
+
 /// One message that waits; the payload follows in the same block.
 #[repr(C, align(16))]
 pub struct Waiting {
@@ -28,6 +30,8 @@ pub struct Waiting {
     /// Length of the body that the payload is, or [`VALUE`].
     body_bytes: u32,
     pub(super) call: Cell<Call>,
+    /// The link whose bound it counts against while it waits, and its bytes.
+    pub(super) charged: Cell<Option<(LinkId, u32)>>,
 }
 
 /// The payload is a value of the message type, not a body. (A body is shorter, see `BODY_BYTES_MAX`.)
@@ -97,6 +101,7 @@ impl Waiting {
             sequence,
             body_bytes,
             call: Cell::new(call),
+            charged: Cell::new(None),
         }
     }
 

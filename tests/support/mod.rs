@@ -74,7 +74,8 @@ impl SteadyClient {
         let thread = std::thread::spawn(move || {
             let echoes = client.messenger::<EchoRef>();
             let mut asked = 0;
-            while !stopped.load(Ordering::Relaxed) {
+            // At least one, however short the test is.
+            while asked == 0 || !stopped.load(Ordering::Relaxed) {
                 asked += 1;
                 let echo = echoes.entity(&format!("steady{}", asked % 7));
                 assert_eq!(block_on(echo.echo(vec![asked as u8; 100])), Ok(vec![asked as u8; 100]), "ask {asked}");

@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_sampler_picks_its_share() {
-        let mut sampler = Sampler::one_in(30);
-        assert_eq!((0..3_200).filter(|_| sampler.pick()).count(), 100);
+        let mut sampler = Sampler::one_in(31);
+        assert_eq!((0..3_100).filter(|_| sampler.pick()).count(), 100);
     }
 }
