@@ -7,7 +7,9 @@ mod frames;
 mod handshake;
 mod link;
 mod parcel;
+#[cfg_attr(not(feature = "runtime"), allow(dead_code, reason = "asked by clients, which need the runtime"))]
 mod questions;
+#[cfg_attr(not(feature = "runtime"), allow(dead_code, reason = "some ways serve only the questions of clients"))]
 mod routes;
 
 pub use self::core::{Command, Core, CoreParts, CoreQueues, Inspector, Question};

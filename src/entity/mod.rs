@@ -24,6 +24,7 @@ pub(crate) mod messenger;
 mod options;
 mod pending;
 pub(crate) mod pool;
+#[cfg_attr(not(feature = "runtime"), allow(dead_code, reason = "awaits the answers to questions of clients"))]
 pub(crate) mod reply;
 pub(crate) mod router;
 mod scope;
