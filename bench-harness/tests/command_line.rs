@@ -64,3 +64,36 @@ fn an_unknown_flame_graph_is_answered_with_the_known_ones() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("ask-remote-64"), "{}", text(&output.stderr));
 }
+
+/// Every kind of load, short: it ends, it reports, and nothing failed. A busy machine may refuse the open loop (code 3).
+#[test]
+fn every_kind_of_load_runs_and_is_written_as_json() {
+    let kinds = [
+        "ask --outstanding 4",
+        "ask --rate 2000",
+        "ask --outstanding 2 --payload 512",
+        "ask --local --outstanding 1",
+        "ask --local --handler yields",
+        "ask --cross-core --outstanding 2",
+        "tell --outstanding 4",
+        "tell --local",
+        "start --local --entities 2000",
+        "start --entities 500",
+    ];
+    for (at, kind) in kinds.into_iter().enumerate() {
+        let file = std::env::temp_dir().join(format!("atoll-bench-{}-{at}.json", std::process::id()));
+        let line = format!("{kind} --rounds 1 --warm-up 50ms --duration 100ms --json {}", file.display());
+        let output = atoll_bench(&line);
+        assert!(matches!(output.status.code(), Some(0 | 3)), "{kind}: {}", text(&output.stderr));
+        let report: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        assert!(report["operations_per_second"].as_f64().unwrap() > 0.0, "{kind}: {report}");
+        assert_eq!(report["errors"], 0, "{kind}: {report}");
+        for field in ["scenario", "latency_ns", "floor_ratio", "floor", "cpu_ns_per_operation", "bytes_per_entity"] {
+            assert!(report.get(field).is_some(), "{kind}: no {field} in {report}");
+        }
+        for percentile in ["p50", "p90", "p99", "p99_9", "max"] {
+            assert!(report["latency_ns"].get(percentile).is_some(), "{kind}: no {percentile} in {report}");
+        }
+    }
+}

@@ -22,7 +22,7 @@ use crate::arguments::PodArguments;
 use crate::child::Child;
 use crate::floors::ids;
 use crate::measure::{RoundLength, Sample, Watch, resident_bytes};
-use crate::scenario::{Operation, Place, Scenario, Setting, Spin};
+use crate::scenario::{Operation, Pace, Place, Scenario, Setting, Spin};
 use sender::{Job, RoundResult};
 
 /// Longest time without a word from the core that sends, beyond the length of the round.
@@ -146,6 +146,8 @@ impl Subject {
             Job::new(&self.scenario, RoundLength { warm_up: Duration::ZERO, duration: ROUND_GRACE }, self.watch());
         job.operations_max = Some(SIZING_ASKS);
         job.outstanding = 1;
+        // Whatever the pace of the scenario: a schedule would last as long as the round.
+        job.pace = Pace::Closed { outstanding: 1 };
         // The first round makes the links.
         self.send(job.clone())?;
         let before = client.loop_counters()[0];

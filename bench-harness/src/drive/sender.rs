@@ -26,7 +26,7 @@ const STARTS_PER_LOOK: u64 = 64;
 pub struct Job {
     operation: Operation,
     handler: Handler,
-    pace: Pace,
+    pub pace: Pace,
     payload_bytes: u32,
     entities: u32,
     pub outstanding: u32,
