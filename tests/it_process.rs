@@ -148,7 +148,7 @@ fn asks_at_a_pod_that_hangs_time_out_and_succeed_when_it_goes_on() {
     let client = Client::connect([pod.address]).unwrap();
     let echo = client.messenger::<EchoRef>().entity("e");
     assert_eq!(block_on(echo.add(1)), Ok(1));
-    pod.signal("STOP");
+    pod.freeze();
     for _ in 0..5 {
         let late = block_on(echo.total().timeout(Duration::from_millis(50)));
         assert_eq!(late, Err(SendError::Cluster(ClusterError::SendTimeout)));

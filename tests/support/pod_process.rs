@@ -113,6 +113,26 @@ impl PodProcess {
         assert!(sent.success());
     }
 
+    /// Stops it where it stands (SIGSTOP), and waits until each of its threads does: the signal is only on its way when
+    /// `kill` returns.
+    pub fn freeze(&self) {
+        self.signal("STOP");
+        let give_up = Instant::now() + PATIENCE;
+        while !self.stands() {
+            assert!(Instant::now() < give_up, "the pod does not stand still");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+
+    fn stands(&self) -> bool {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        threads.flatten().all(|thread| {
+            let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            // The state follows the name, which is in parentheses.
+            stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))
+        })
+    }
+
     /// Waits for its end.
     pub fn wait(&mut self) -> ExitStatus {
         let give_up = Instant::now() + PATIENCE;
