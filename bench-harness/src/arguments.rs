@@ -56,7 +56,7 @@ pub enum Command {
     Floor(FloorArguments),
     /// Records a canonical scenario or a floor with perf and renders its flame graph
     #[command(after_help = "Examples:\n  atoll-bench flame ask-remote-64\n  atoll-bench flame ask-local-1 --output \
-                            /tmp/graph\n  atoll-bench flame floor-mailbox-loop\n\nNeeds perf (Debian, Ubuntu: the \
+                            graph\n  atoll-bench flame floor-mailbox-loop\n\nNeeds perf (Debian, Ubuntu: the \
                             package linux-perf or linux-tools). Frame pointers give the best stacks:\n  \
                             RUSTFLAGS=\"-C force-frame-pointers=yes\" cargo run --release -p bench-harness -- flame \
                             ask-local-1")]
