@@ -279,6 +279,12 @@ fn make_core(
         types,
         inspector: options.inspector.clone(),
         bootstrap: options.bootstrap.clone(),
+        validity: Arc::new(std::sync::atomic::AtomicU64::new(u64::MAX)),
+        clock: {
+            let clock = context.clock;
+            Arc::new(move || clock.now())
+        },
+        released: Arc::new(|_, _| ()),
     })
 }
 
