@@ -80,7 +80,7 @@ impl Routes {
         if !changed.is_empty() {
             self.gate(host, table.number_of_shards(), |shard| changed.contains(&shard));
         }
-        self.gates.borrow().keys().copied().collect()
+        self.closed_shards()
     }
 
     /// Later messages to these shards wait until those that are under way are answered.
@@ -129,9 +129,92 @@ impl Routes {
             host.fail_local(key, ClusterError::Transport);
         } else if host.unroute(key) {
             self.route_waiters.borrow_mut().push(key);
-            self.unsorted.set(true);
+        }
+        if let Some(hash) = host.hash_of(key) {
+            self.enters(host, key, hash);
         }
         self.arrived(key);
+    }
+
+    // ---- the order of those who wait ----
+
+    /// An ask waits for a way: later ones to the same shard wait behind it.
+    pub(super) fn enters(&self, host: &Host, key: PendingKey, hash: u64) {
+        let Some(shard) = self.table.borrow().as_deref().map(|table| table.shard_of(hash)) else { return };
+        self.unsent.borrow_mut().entry(shard).or_default().insert(host.order_of(key), key);
+    }
+
+    /// Whether an ask waits for a way to a shard that came before this one.
+    #[inline]
+    pub(super) fn has_earlier(&self, host: &Host, key: PendingKey, shard: ShardId) -> bool {
+        let unsent = self.unsent.borrow();
+        if unsent.is_empty() {
+            return false;
+        }
+        let first = unsent.get(&shard).and_then(|waiting| waiting.first_key_value());
+        first.is_some_and(|(order, _)| *order < host.order_of(key))
+    }
+
+    /// An ask does not wait any more: the next one to its shard may go.
+    pub(super) fn leave(&self, host: &Host, key: PendingKey, hash: u64) {
+        if self.unsent.borrow().is_empty() {
+            return;
+        }
+        let Some(shard) = self.table.borrow().as_deref().map(|table| table.shard_of(hash)) else { return };
+        self.leave_shard(host, shard, host.order_of(key));
+    }
+
+    fn leave_shard(&self, host: &Host, shard: ShardId, order: u64) {
+        let next = {
+            let mut unsent = self.unsent.borrow_mut();
+            let Some(waiting) = unsent.get_mut(&shard) else { return };
+            if waiting.remove(&order).is_none() {
+                return;
+            }
+            let next = waiting.first_key_value().map(|(_, key)| *key);
+            if next.is_none() {
+                unsent.remove(&shard);
+            }
+            next
+        };
+        match next {
+            // One that was woken already is polled in any case.
+            Some(next) if host.waits_for_route(next) => {
+                self.route_waiters.borrow_mut().retain(|key| *key != next);
+                host.wake_first(|| host.route_opened(next));
+                if !self.barrier.replace(true) {
+                    host.queue_barrier();
+                }
+            }
+            Some(_) => {}
+            None => {
+                self.opened.borrow_mut().push(shard);
+                self.wake_due.set(true);
+            }
+        }
+    }
+
+    /// Asks that were woken and not polled since keep nobody waiting: whoever holds them may never poll them.
+    pub(super) fn pass_over(&self, host: &Host) {
+        let skipped: Vec<(ShardId, u64)> = {
+            let unsent = self.unsent.borrow();
+            let all =
+                unsent.iter().flat_map(|(shard, waiting)| waiting.iter().map(|(order, key)| (*shard, *order, *key)));
+            all.filter(|(_, _, key)| !host.waits_for_route(*key)).map(|(shard, order, _)| (shard, order)).collect()
+        };
+        for (shard, order) in skipped {
+            self.leave_shard(host, shard, order);
+        }
+    }
+
+    /// Whether a shard is one of [`Routes::closed_shards`].
+    pub(super) fn is_closed(&self, shard: ShardId) -> bool {
+        self.is_gated(shard) || self.unsent.borrow().contains_key(&shard)
+    }
+
+    /// Shards that senders here must not reach by themselves, since others come before them.
+    pub(super) fn closed_shards(&self) -> HashSet<ShardId> {
+        self.gates.borrow().keys().chain(self.unsent.borrow().keys()).copied().collect()
     }
 
     /// Everything that waits for answers over a link has to be sent again.
@@ -195,6 +278,7 @@ impl Routes {
     pub(super) fn forget_table(&self) {
         *self.table.borrow_mut() = None;
         self.learned.borrow_mut().clear();
+        self.unsent.borrow_mut().clear();
     }
 
     /// Gives another core this core's table, which may be newer.

@@ -8,7 +8,7 @@
 
 use core::cell::{Cell, OnceCell, RefCell};
 use core::task::Waker;
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -153,8 +153,10 @@ pub struct Routes {
     pub(super) opened: RefCell<Vec<ShardId>>,
     /// Those who wait for a way have to be woken.
     pub(super) wake_due: Cell<bool>,
-    /// Those who wait for a way are not in order.
-    pub(super) unsorted: Cell<bool>,
+    /// Those who wait for a way, by shard and order.
+    pub(super) unsent: RefCell<HashMap<ShardId, BTreeMap<u64, PendingKey>>>,
+    /// [`Router::woken_have_run`] is to come.
+    pub(super) barrier: Cell<bool>,
     pub(super) peers: Vec<Option<PeerCore>>,
     links: RefCell<Vec<(u32, Option<Rc<Link>>)>>,
     free_links: RefCell<Vec<u32>>,
@@ -194,7 +196,8 @@ impl Routes {
             gates: RefCell::default(),
             opened: RefCell::default(),
             wake_due: Cell::new(false),
-            unsorted: Cell::new(false),
+            unsent: RefCell::default(),
+            barrier: Cell::new(false),
             next_dial: Cell::new(0),
             identity,
             limits,
@@ -446,10 +449,12 @@ impl Routes {
         let mut waiters = core::mem::take(&mut *self.route_waiters.borrow_mut());
         let questions = core::mem::take(&mut *self.question_waiters.borrow_mut());
         if let Some(host) = self.host() {
-            if self.unsorted.replace(false) {
-                host.sort_by_order(&mut waiters);
-            }
+            waiters.sort_by_cached_key(|key| host.order_of(*key));
+            let any = !waiters.is_empty();
             host.wake_first(|| waiters.into_iter().for_each(|key| host.route_opened(key)));
+            if any && !self.barrier.replace(true) {
+                host.queue_barrier();
+            }
         }
         for waker in questions {
             waker.wake();
@@ -565,22 +570,20 @@ impl Routes {
     }
 }
 
-const UNROUTED: Sent = Sent { location: Location::Unrouted, taken: false };
-
-impl Router for Routes {
-    fn send(&self, host: &Host, outbound: &Outbound<'_>) -> Result<Sent, ClusterError> {
+impl Routes {
+    fn send_now(&self, host: &Host, outbound: &Outbound<'_>) -> Result<Sent, ClusterError> {
         // A borrow instead of a count: nothing below changes the table.
         let table = self.table.borrow();
         let Some(table) = table.as_deref() else { return Ok(UNROUTED) };
         let shard = table.shard_of(outbound.target.hash);
         let learned = self.learned.borrow();
         let Some(way) = way_of(table, &learned, shard) else { return Ok(UNROUTED) };
-        if self.is_gated(shard) {
+        if self.is_gated(shard) || self.has_earlier(host, outbound.key, shard) {
             return Ok(UNROUTED);
         }
         if way.uid == self.uid.get() {
             if way.core == self.identity.core {
-                // The table says here: the type is not registered, or this core has yet to take the shard over.
+                // The table says here: the type is not registered, or this core does not serve the shard now.
                 let served = outbound.target.type_index != NOT_HOSTED;
                 return if served { Ok(UNROUTED) } else { Err(ClusterError::NotServed) };
             }
@@ -591,9 +594,44 @@ impl Router for Routes {
             None => Ok(UNROUTED),
         }
     }
+}
+
+const UNROUTED: Sent = Sent { location: Location::Unrouted, taken: false };
+
+impl Router for Routes {
+    #[inline]
+    fn send(&self, host: &Host, outbound: &Outbound<'_>) -> Result<Sent, ClusterError> {
+        let sent = self.send_now(host, outbound);
+        let waits = matches!(&sent, Ok(sent) if sent.location == Location::Unrouted);
+        if waits {
+            self.enters(host, outbound.key, outbound.target.hash);
+        } else if !self.unsent.borrow().is_empty() {
+            self.leaves(host, outbound.key, outbound.target.hash);
+        }
+        sent
+    }
+
+    fn is_next(&self, host: &Host, key: PendingKey, hash: u64) -> bool {
+        let Some(shard) = self.table.borrow().as_deref().map(|table| table.shard_of(hash)) else { return false };
+        !self.is_gated(shard) && !self.has_earlier(host, key, shard)
+    }
+
+    fn leaves(&self, host: &Host, key: PendingKey, hash: u64) {
+        self.leave(host, key, hash);
+    }
+
+    fn woken_have_run(&self, host: &Host) {
+        self.barrier.set(false);
+        self.pass_over(host);
+    }
 
     fn cancel(&self, location: Location, key: PendingKey) {
         self.arrived(key);
+        if let Some(host) = self.host()
+            && let Some(hash) = host.hash_of(key)
+        {
+            self.leave(&host, key, hash);
+        }
         match location {
             Location::Core(core) => self.push(core, Parcel::Cancel { key: key.to_number() }),
             Location::Link(id) => {

@@ -66,7 +66,7 @@ impl Core {
 
     fn thaw(&self) {
         tracing::info!("thawed: the pod's lease is valid again");
-        self.host.thaw();
+        self.host.thaw(self.routes.closed_shards());
         for link in core::mem::take(&mut *self.withheld.borrow_mut()) {
             if let Some(link) = self.routes.link(link) {
                 self.routes.mark_dirty(&link);
@@ -155,7 +155,9 @@ impl Core {
         loop {
             let opened = core::mem::take(&mut *self.routes.opened.borrow_mut());
             if !opened.is_empty() {
-                opened.into_iter().for_each(|shard| self.host.open_shard(shard));
+                // Others may have come to wait since.
+                let opened = opened.into_iter().filter(|shard| !self.routes.is_closed(*shard));
+                opened.for_each(|shard| self.host.open_shard(shard));
                 self.look_at_held();
             }
             if self.routes.wake_due.replace(false) {

@@ -293,9 +293,11 @@ impl<M: Message> Ask<M> {
                 host.pool().give(block, Tables::<M>::MESSAGE.layout);
             }
         }
-        let here = self.target.type_index != NOT_HOSTED && host.hosts(self.target.hash);
+        let hash = self.target.hash;
+        let here = self.target.type_index != NOT_HOSTED && (host.hosts(hash) || host.may_start_waiting(key, hash));
         if here && self.message.is_some() {
             // The shard came to this core while the message waited.
+            host.router().leaves(host, key, hash);
             host.disarm(host.pending.remove(key, host.pool()));
             self.stage = Stage::New;
             return self.start_here(host, context, discard);

@@ -52,6 +52,8 @@ pub(super) enum Runnable {
     Slot(NonNull<SlotHeader>),
     /// The next part of the look for entities of shards that are being released.
     ReleaseScan,
+    /// Everything that was ready before it has run.
+    Barrier,
 }
 
 /// What a timer is for.
@@ -464,6 +466,10 @@ impl Host {
                 self.run_slot(slot);
                 true
             }
+            Some(Runnable::Barrier) => {
+                self.router().woken_have_run(self);
+                true
+            }
             Some(Runnable::ReleaseScan) => {
                 self.scan_for_release();
                 true
@@ -677,7 +683,7 @@ impl Host {
     pub(super) fn abandon(&self, key: PendingKey) {
         let location = self.pending.location(key);
         match location {
-            Location::Core(_) | Location::Link(_) => self.router().cancel(location, key),
+            Location::Core(_) | Location::Link(_) | Location::Unrouted => self.router().cancel(location, key),
             _ => self.interrupt(location),
         }
     }

@@ -80,7 +80,7 @@ pub(super) struct Ownership {
     frozen_timers: RefCell<Vec<TimerKey>>,
     lease: OnceCell<Lease>,
     returned: RefCell<HashMap<PendingKey, Returned>>,
-    next_order: Cell<u32>,
+    next_order: Cell<u64>,
 }
 
 impl Ownership {
@@ -337,9 +337,10 @@ impl Host {
         self.refresh_served();
     }
 
-    /// Everything goes on where it was.
-    pub fn thaw(&self) {
+    /// Everything goes on where it was, but shards in `closed` are not served before [`Host::open_shard`].
+    pub fn thaw(&self, closed: HashSet<ShardId>) {
         self.ownership.frozen.set(false);
+        *self.ownership.closed.borrow_mut() = closed;
         self.refresh_served();
         let mut ready = self.ready.borrow_mut();
         let mut frozen = core::mem::take(&mut *self.ownership.frozen_ready.borrow_mut());
@@ -371,16 +372,33 @@ impl Host {
     /// Gives an ask that leaves the core its position among those that do.
     pub(super) fn enter_order(&self, key: PendingKey, hash: u64) {
         let order = self.ownership.next_order.get();
-        // Zero says that there is none.
-        self.ownership.next_order.set(order.wrapping_add(1).max(1));
+        self.ownership.next_order.set(order + 1);
         self.pending.set_route(key, hash, order);
     }
 
-    /// Sorts asks in the order in which they first left.
-    pub(crate) fn sort_by_order(&self, keys: &mut [PendingKey]) {
-        // All orders are at most as far in the past as there are numbers, so counted from the next one they compare.
-        let next = self.ownership.next_order.get();
-        keys.sort_by_cached_key(|key| self.pending.order(*key).wrapping_sub(next));
+    /// Position of an ask among those that leave the core, in the order of their first polls.
+    pub(crate) fn order_of(&self, key: PendingKey) -> u64 {
+        self.pending.order(key)
+    }
+
+    /// Whether an ask waits to be woken when a way opens. False for one that was woken and has not been polled since.
+    pub(crate) fn waits_for_route(&self, key: PendingKey) -> bool {
+        self.pending.waits_for_route(key)
+    }
+
+    /// Whether an ask that waited for a way may start its message here: the shard is this core's, even if it is not
+    /// served yet because asks wait that came before others.
+    pub(super) fn may_start_waiting(&self, key: PendingKey, hash: u64) -> bool {
+        let shard = crate::base::hash::shard_of_hash(hash, self.number_of_shards());
+        !self.is_frozen()
+            && self.owned_token(shard).is_some()
+            && !self.is_releasing(shard)
+            && self.router().is_next(self, key, hash)
+    }
+
+    /// Says when everything that is ready now has run.
+    pub(crate) fn queue_barrier(&self) {
+        self.ready.borrow_mut().push_back(Runnable::Barrier);
     }
 
     /// Hash of the entity that an ask went out to, if it did.

@@ -50,8 +50,8 @@ pub(super) enum State {
 
 struct Entry {
     generation: u32,
-    /// Position among the messages that this core has sent out; zero if it is none. Wraps around.
-    order: u32,
+    /// Position among the messages that this core has sent out; zero if it is none.
+    order: u64,
     /// Hash of the entity's id, if it has an order.
     hash: u64,
     state: State,
@@ -154,6 +154,11 @@ impl PendingAsks {
         self.with(key, |entry| !core::mem::replace(&mut entry.waits_for_route, true)).unwrap_or(false)
     }
 
+    /// Whether an ask waits to be woken when a way opens. False for one that was woken and has not been polled since.
+    pub(crate) fn waits_for_route(&self, key: PendingKey) -> bool {
+        self.with(key, |entry| entry.waits_for_route).unwrap_or(false)
+    }
+
     /// A way may have opened: wakes an ask that waits for one.
     pub(crate) fn route_opened(&self, key: PendingKey) {
         let waker = self.with(key, |entry| {
@@ -171,7 +176,7 @@ impl PendingAsks {
     }
 
     /// Says which entity an ask that leaves the core goes to, and its position among those that do.
-    pub(super) fn set_route(&self, key: PendingKey, hash: u64, order: u32) {
+    pub(super) fn set_route(&self, key: PendingKey, hash: u64, order: u64) {
         self.with(key, |entry| (entry.hash, entry.order) = (hash, order));
     }
 
@@ -181,7 +186,7 @@ impl PendingAsks {
     }
 
     /// Position of an ask among those that leave the core.
-    pub(super) fn order(&self, key: PendingKey) -> u32 {
+    pub(super) fn order(&self, key: PendingKey) -> u64 {
         self.with(key, |entry| entry.order).unwrap_or(0)
     }
 
