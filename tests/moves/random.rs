@@ -1,6 +1,5 @@
 //! Moves, losses, pauses and broken links under interleavings that seeds decide.
 
-
 use crate::cluster::SHARDS;
 
 use crate::world::{End, VALID, World};
