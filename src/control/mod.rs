@@ -35,7 +35,7 @@ pub use keys::{KeySpace, RecordKey};
 pub use membership::{ControlEffect, ControlEvent, ControlNotice, PodControl};
 pub use memory::MemoryStore;
 pub use planner::{Move, Plan, PlannerInput, PlannerPod, plan};
-pub use store::{Store, StoreError, StoreEvent, StoreRequest, StoreResponse};
+pub use store::{Store, StoreError, StoreEvent, StoreRequest, StoreResponse, StoreWaker};
 
 /// Time after which a lease lapses when it is not renewed, by default.
 pub const LEASE_TTL: Duration = Duration::from_secs(5);

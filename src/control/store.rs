@@ -6,6 +6,7 @@
 //! together and in order, or says that there is a gap. [`super::store_state`] is the executable form.
 
 use core::time::Duration;
+use std::sync::Arc;
 
 use crate::base::Nanos;
 
@@ -254,6 +255,9 @@ pub enum StoreEvent {
     },
 }
 
+/// Wakes the thread that uses a store. May be called from any thread, also without need.
+pub type StoreWaker = Arc<dyn Fn() + Send + Sync>;
+
 /// A store as the control thread uses it: each call blocks until it is answered.
 pub trait Store {
     /// Does one request. Changes are durable (if the store has a disk) when it returns.
@@ -261,6 +265,12 @@ pub trait Store {
 
     /// Appends the events that are due. Bounded: call it again until it appends nothing.
     fn poll_events(&mut self, now: Nanos, events: &mut Vec<StoreEvent>);
+
+    /// Takes what has to be called, within a millisecond, whenever [`Store::poll_events`] may have something new that
+    /// no request of this client made. A store that nobody else uses has nothing to wake for.
+    fn set_waker(&mut self, waker: StoreWaker) {
+        let _ = waker;
+    }
 }
 
 impl<S: Store + ?Sized> Store for Box<S> {
@@ -270,5 +280,9 @@ impl<S: Store + ?Sized> Store for Box<S> {
 
     fn poll_events(&mut self, now: Nanos, events: &mut Vec<StoreEvent>) {
         (**self).poll_events(now, events);
+    }
+
+    fn set_waker(&mut self, waker: StoreWaker) {
+        (**self).set_waker(waker);
     }
 }
