@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::config::Refusal;
-use super::orders::Order;
 use super::membership::{ControlEffect, ControlEvent, ControlNotice, PodControl, Step};
+use super::orders::Order;
 use super::store::{Store, StoreError, StoreEvent, StoreResponse};
 use crate::base::{Nanos, PodUid, ShardId, Token};
 use crate::sharding::ShardTable;

@@ -163,7 +163,8 @@ impl PodControl {
         }
         let roles: Vec<String> = self.view.roles.keys().cloned().collect();
         for role in roles {
-            let ordered = self.view.role(&role).and_then(|role| role.rebalance.as_ref()).map(|order| order.mod_revision);
+            let ordered =
+                self.view.role(&role).and_then(|role| role.rebalance.as_ref()).map(|order| order.mod_revision);
             if rebalance || ordered.is_some() || self.role_plan_is_outdated(&role) {
                 self.plan_role(&role, rebalance || ordered.is_some(), lease, now);
             }

@@ -114,7 +114,9 @@ fn run(pods: &mut [&mut ControlDriver<Shared>], now: &mut Nanos, time: Duration)
                     {
                         newest = Some(table);
                     }
-                    ControlNotice::Release { shard, token, .. } => notices.extend(pod.released([(shard, token)], &mut at(*now))),
+                    ControlNotice::Release { shard, token, .. } => {
+                        notices.extend(pod.released([(shard, token)], &mut at(*now)))
+                    }
                     _ => {}
                 }
             }

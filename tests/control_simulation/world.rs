@@ -6,14 +6,13 @@ use std::sync::Arc;
 
 use atoll::base::{Nanos, PodUid, ShardId, Token};
 use atoll::control::membership::{ControlEffect, ControlEvent, ControlNotice, PodControl, RequestId, Step};
-use atoll::control::store::{Compare, Operation, StoreEvent, StoreRequest, WatchId};
+use atoll::control::store::{Operation, StoreEvent, StoreRequest, WatchId};
 use atoll::control::store_state::LeaseMode;
-use atoll::control::{ControlConfig, MemoryStore, Store};
+use atoll::control::{ControlConfig, MemoryStore, Order, Store};
 use atoll::sharding::ShardTable;
 
 pub const TTL: Duration = Duration::from_secs(5);
-const SHARDS: u32 = 96;
-const ROLE: &str = "default";
+const SHARDS: u32 = 70;
 /// Simulated time with faults.
 const FAULTS: Duration = Duration::from_secs(60);
 /// After the faults all shards have to be served within this: a lease that was renewed last lapses, another manager
@@ -38,6 +37,7 @@ pub struct Report {
     pub kills: u32,
     pub pauses: u32,
     pub partitions: u32,
+    pub stalls: u32,
     pub outages: u32,
     pub drains: u32,
     pub lost: u32,
@@ -50,6 +50,7 @@ impl Report {
         self.kills += other.kills;
         self.pauses += other.pauses;
         self.partitions += other.partitions;
+        self.stalls += other.stalls;
         self.outages += other.outages;
         self.drains += other.drains;
         self.lost += other.lost;
@@ -131,6 +132,8 @@ struct Pod {
     released: BTreeMap<ShardId, Token>,
     paused_until: Nanos,
     cut_until: Nanos,
+    /// Until then the watch delivers nothing, while requests are answered.
+    stalled_until: Nanos,
     /// What came while it was paused, in order.
     held: Vec<(PodUid, ControlEvent)>,
     tick_at: Nanos,
@@ -140,6 +143,11 @@ pub struct World {
     pub now: Nanos,
     seed: Random,
     bug: Bug,
+    /// Whether one message of a hundred takes long.
+    slow: bool,
+    /// A pod whose claims arrive three seconds late.
+    pub late_claims: Option<usize>,
+    noticed: bool,
     store: MemoryStore,
     store_away_until: Nanos,
     pods: Vec<Pod>,
@@ -149,6 +157,7 @@ pub struct World {
     next_process: u64,
     /// Until when the last message of each way is on its way: they keep their order.
     last_arrival: BTreeMap<(usize, bool), Nanos>,
+    last_event: BTreeMap<usize, Nanos>,
     pub report: Report,
     plan_writes_at: Nanos,
     /// Since when a shard has no owner record, and the longest such time while all pods were well.
@@ -163,6 +172,9 @@ impl World {
             now: Nanos(1_000_000),
             seed: Random(seed),
             bug,
+            slow: false,
+            late_claims: None,
+            noticed: false,
             store: MemoryStore::new(LeaseMode::Expiring),
             store_away_until: Nanos::ZERO,
             pods: Vec::new(),
@@ -171,6 +183,7 @@ impl World {
             next_uid: 0,
             next_process: 0,
             last_arrival: BTreeMap::new(),
+            last_event: BTreeMap::new(),
             report: Report::default(),
             plan_writes_at: Nanos::ZERO,
             without_owner: BTreeMap::new(),
@@ -186,6 +199,7 @@ impl World {
                 released: BTreeMap::new(),
                 paused_until: Nanos::ZERO,
                 cut_until: Nanos::ZERO,
+                stalled_until: Nanos::ZERO,
                 held: Vec::new(),
                 tick_at: Nanos::NEVER,
             });
@@ -203,9 +217,18 @@ impl World {
     /// When a message that is sent now arrives; it does not overtake an earlier one of the same way.
     fn arrival(&mut self, pod: usize, to_store: bool) -> Nanos {
         // Mostly a millisecond, seldom much longer.
-        let delay = if self.seed.below(100) == 0 { self.seed.millis(1, 300) } else { self.seed.micros(100, 1500) };
+        let delay =
+            if self.slow && self.seed.below(100) == 0 { self.seed.millis(1, 300) } else { self.seed.micros(100, 1500) };
         let last = self.last_arrival.entry((pod, to_store)).or_insert(Nanos::ZERO);
         *last = (self.now + delay).max(*last);
+        *last
+    }
+
+    /// The same for an event of the watch, which has a way of its own.
+    fn event_arrival(&mut self, pod: usize) -> Nanos {
+        let delay = self.seed.micros(100, 1500);
+        let last = self.last_event.entry(pod).or_insert(Nanos::ZERO);
+        *last = (self.now + delay).max(*last).max(self.pods[pod].stalled_until);
         *last
     }
 
@@ -241,6 +264,18 @@ impl World {
         self.report.kills += 1;
     }
 
+    /// A new process of a pod, a moment after the old one is killed.
+    pub fn restart(&mut self, pod: usize) {
+        self.kill(pod);
+        self.start_later(pod, Duration::from_millis(100));
+    }
+
+    /// An admin asks a pod to have another one drained.
+    pub fn order_drain(&mut self, asked: usize, drained: usize) {
+        let uid = self.uid(drained).expect("runs");
+        self.give(asked, ControlEvent::Order { ticket: 1, order: Order::Drain(uid) });
+    }
+
     pub fn drain(&mut self, pod: usize) {
         self.report.drains += 1;
         self.give(pod, ControlEvent::Drain);
@@ -248,7 +283,7 @@ impl World {
 
     fn fault(&mut self) {
         let pod = self.seed.below(self.pods.len() as u64) as usize;
-        match self.seed.below(12) {
+        match self.seed.below(16) {
             0..=2 => {
                 self.kill(pod);
                 let delay = self.seed.millis(100, 9000);
@@ -269,6 +304,11 @@ impl World {
                 let time = self.seed.millis(50, 7000);
                 self.store_away_until = self.now + time;
             }
+            10..=13 => {
+                self.report.stalls += 1;
+                let time = self.seed.millis(50, 6000);
+                self.pods[pod].stalled_until = self.now + time;
+            }
             _ => self.drain(pod),
         }
     }
@@ -281,7 +321,14 @@ impl World {
         }
         let Some(uid) = self.uid(pod) else { return };
         let process = self.pods[pod].process;
-        let at = self.arrival(pod, true);
+        let claims =
+            |operation: &Operation| matches!(operation, Operation::Put { .. }) && operation.key().contains("/own/");
+        let late = matches!(&body, StoreRequest::Transaction(transaction) if transaction.operations.iter().any(claims));
+        let at = if late && self.late_claims == Some(pod) {
+            self.now + Duration::from_secs(3)
+        } else {
+            self.arrival(pod, true)
+        };
         self.push(at, Happening::Request { pod, process, uid, request, body });
     }
 
@@ -303,8 +350,7 @@ impl World {
                 self.plan_writes_at = self.now;
             }
             if self.bug == Bug::ClaimWithoutCompare && puts("/own/") {
-                transaction.compares.retain(|compare| !matches!(compare, Compare::Absent(_)));
-                transaction.compares.retain(|compare| !matches!(compare, Compare::ModRevision(..)));
+                transaction.compares.clear();
             }
         }
         let response = self.store.handle(body, self.now);
@@ -333,12 +379,12 @@ impl World {
             let Some(uid) = self.uid(pod) else { continue };
             if self.pods[pod].cut_until > self.now {
                 self.store.handle(StoreRequest::CancelWatch { watch: global }, self.now);
-                let at = self.pods[pod].cut_until;
+                let at = self.event_arrival(pod).max(self.pods[pod].cut_until);
                 let event = ControlEvent::Store(StoreEvent::Gap { watch: own });
                 self.push(at, Happening::Control { pod, process, uid, event });
                 continue;
             }
-            let at = self.arrival(pod, false);
+            let at = self.event_arrival(pod);
             self.push(at, Happening::Control { pod, process, uid, event: ControlEvent::Store(event) });
         }
     }
@@ -355,6 +401,7 @@ impl World {
         let pod = &mut self.pods[at];
         if pod.paused_until > now {
             pod.held.push((uid, event));
+            pod.tick_at = pod.tick_at.min(pod.paused_until);
             return;
         }
         let Some(control) = &mut pod.control else { return };
@@ -370,6 +417,7 @@ impl World {
 
     fn notice(&mut self, at: usize, uid: PodUid, notice: ControlNotice) {
         let now = self.now;
+        self.noticed = true;
         let process = self.pods[at].process;
         let pod = &mut self.pods[at];
         match notice {
@@ -381,7 +429,11 @@ impl World {
                 if self.bug == Bug::NeverReleased {
                     return;
                 }
-                let stops = if self.seed.below(50) == 0 { self.seed.millis(1, 2000) } else { self.seed.micros(50, 900) };
+                let stops = if self.slow && self.seed.below(50) == 0 {
+                    self.seed.millis(1, 2000)
+                } else {
+                    self.seed.micros(50, 900)
+                };
                 let reported = if self.bug == Bug::ReleasedTooEarly { Duration::ZERO } else { stops };
                 let event = ControlEvent::Released { shard, token };
                 self.push(now + reported, Happening::Control { pod: at, process, uid, event });
@@ -490,7 +542,11 @@ impl World {
         mine && valid && !released
     }
 
+    /// A pod begins to serve only with a notice, so that is when two could.
     fn check(&mut self) -> Result<(), String> {
+        if !core::mem::take(&mut self.noticed) {
+            return Ok(());
+        }
         for shard in (0..SHARDS).map(ShardId) {
             let serving: Vec<usize> = (0..self.pods.len()).filter(|pod| self.serves(*pod, shard)).collect();
             if serving.len() > 1 {
@@ -544,6 +600,18 @@ impl World {
         open.iter().max().zip(open.iter().min()).is_none_or(|(most, least)| most - least <= 1)
     }
 
+    fn describe(&self) -> String {
+        let pod = |(at, pod): (usize, &Pod)| match &pod.control {
+            None => format!("pod {at}: not running. "),
+            Some(control) => {
+                let table = pod.table.as_ref().map(|table| table.epoch());
+                let (step, hand_over) = (control.current_step(), control.hand_over());
+                format!("pod {at}: {step:?}, serves {}, table {table:?}, {hand_over:?}. ", self.owned_by(at))
+            }
+        };
+        self.pods.iter().enumerate().map(pod).collect()
+    }
+
     pub fn is_balanced(&self) -> bool {
         let members = self.pods.iter().all(|pod| {
             pod.control.as_ref().is_some_and(|control| control.current_step() == Step::Member && pod.table.is_some())
@@ -556,6 +624,7 @@ impl World {
 pub fn simulate(seed: u64, bug: Bug) -> Result<Report, String> {
     let pods = 2 + (seed % 4) as usize;
     let mut world = World::new(seed.wrapping_mul(0x2545_f491_4f6c_dd1d), bug, pods);
+    world.slow = true;
     world.run_for(Duration::from_secs(3))?;
     let end = world.now + FAULTS;
     while world.now < end {
@@ -576,7 +645,7 @@ pub fn simulate(seed: u64, bug: Bug) -> Result<Report, String> {
         return Err("the plan does not come to rest".to_owned());
     }
     if !world.is_balanced() {
-        return Err("the shards are not balanced at rest".to_owned());
+        return Err(format!("not balanced at rest: {}", world.describe()));
     }
     Ok(world.report)
 }
@@ -591,6 +660,7 @@ impl World {
         for pod in 0..self.pods.len() {
             self.pods[pod].paused_until = self.pods[pod].paused_until.min(self.now);
             self.pods[pod].cut_until = self.pods[pod].cut_until.min(self.now);
+            self.pods[pod].stalled_until = self.pods[pod].stalled_until.min(self.now);
             if drained.contains(&pod) {
                 self.kill(pod);
             }
