@@ -43,7 +43,7 @@ pub enum Command {
     ///
     /// The entity is started if it is not running. The message must belong to a protocol that is marked `json`.
     Call(CallArguments),
-    /// Look inside a running cluster.
+    /// Look inside a running cluster, and order its pods about.
     Ctl(CtlArguments),
     /// Check whether this machine is fit, and say what to change.
     ///
@@ -217,10 +217,12 @@ impl CallArguments {
 Examples:
   atoll ctl pods
   atoll ctl entities guild --json
-  atoll ctl locate guild g1 --pods 10.0.0.7:7400"
+  atoll ctl locate guild g1 --pods 10.0.0.7:7400
+  atoll ctl drain 10.0.0.8:7400
+  atoll ctl rebalance --dry-run"
 )]
 pub struct CtlArguments {
-    /// What to look at.
+    /// What to look at, or to order.
     #[command(subcommand)]
     pub command: CtlCommand,
     /// Where to ask.
@@ -231,10 +233,10 @@ pub struct CtlArguments {
     pub json: bool,
 }
 
-/// What `atoll ctl` can show.
+/// What `atoll ctl` can show and order.
 #[derive(Clone, Debug, Subcommand)]
 pub enum CtlCommand {
-    /// The pods of the cluster: address, cores, version, shards
+    /// The pods of the cluster: address, role, version, state, shards
     Pods,
     /// Which pod and core owns each shard
     Shards,
@@ -253,6 +255,27 @@ pub enum CtlCommand {
     },
     /// The counters of each core
     Counters,
+    /// Have a pod give its shards to others; it goes on running
+    Drain {
+        /// Address of the pod, or the beginning of its uid
+        pod: String,
+    },
+    /// Give a pod no further shards; it keeps those it has
+    Cordon {
+        /// Address of the pod, or the beginning of its uid
+        pod: String,
+    },
+    /// Let a pod take shards again, after `drain` or `cordon`
+    Uncordon {
+        /// Address of the pod, or the beginning of its uid
+        pod: String,
+    },
+    /// Move shards to pods that have fewer: one round now, within the rate of the configuration
+    Rebalance {
+        /// Only show what would move
+        #[arg(long)]
+        dry_run: bool,
+    },
 }
 
 /// Arguments of `atoll check`.

@@ -77,11 +77,12 @@ impl PodControl {
         self.write(Transaction { compares, operations }, now);
     }
 
-    /// A core has no entity of the shard left. Ignored if the shard has another token since.
+    /// A core has no entity of the shard left. Ignored if the shard has another token since; a core that does not own
+    /// the shard (token 0) has none of its entities either.
     pub(super) fn on_released(&mut self, shard: ShardId, token: Token) {
         let base = self.view.token_base();
         if let Some((created, stopped)) = self.shards.departures.releasing.get_mut(&shard)
-            && token == Token(base.saturating_add(created.0))
+            && (token == Token(0) || token == Token(base.saturating_add(created.0)))
         {
             *stopped = true;
         }

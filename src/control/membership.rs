@@ -322,6 +322,12 @@ impl PodControl {
         wake
     }
 
+    /// Until when the pod may serve, as far as is known now.
+    #[must_use]
+    pub fn valid_until(&self) -> Nanos {
+        self.lease.as_ref().map_or(Nanos::ZERO, |lease| lease.valid_until)
+    }
+
     /// Whether the pod gives its shards away.
     #[must_use]
     pub fn is_draining(&self) -> bool {

@@ -8,13 +8,14 @@ use core::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use super::link::{LinkLimits, Phase};
 use super::parcel::{CallParcel, Parcel};
 use super::routes::{EngineCounters, Identity, LinkCommand, PeerCore, Routes};
 use crate::base::hash::shard_of_hash;
 use crate::base::limits::{MESH_BATCH, MISPLACED_MAX};
-use crate::base::{ClusterError, CoreIndex, LinkId, Nanos};
+use crate::base::{ClusterError, CoreIndex, LinkId, Nanos, PodUid, ShardId, Token};
 use crate::entity::foreign::Job;
 use crate::entity::router::Router;
 use crate::entity::{
@@ -37,6 +38,16 @@ pub enum Command {
     OnCore(Box<dyn FnOnce(&Core) + Send>),
     /// A new table.
     Table(Arc<ShardTable>),
+    /// Stop the entities of these shards, which move to other pods. Each shard is reported once by
+    /// [`CoreParts::released`].
+    Release {
+        /// The shards.
+        shards: Vec<ShardId>,
+    },
+    /// The lease is lost: drop all entities without `Entity::stop`, answer nobody, close all links.
+    Abandon,
+    /// The process is a new member of the cluster. After [`Command::Abandon`], before the next table.
+    Identity(PodUid),
     /// Finish what was received and stop the entities. The core goes on: others may still need it to pass answers on.
     Drain,
     /// End.
@@ -57,6 +68,10 @@ pub struct Question {
 
 /// Takes questions off the core, to be answered by [`Core::answer_question`]. False if too many wait already.
 pub type Inspector = Arc<dyn Fn(Question) -> bool + Send + Sync>;
+
+/// Is told of each shard that was to be released when its last entity is gone: the shard, and the token under which it
+/// was owned; zero if the core did not own it.
+pub type Released = Arc<dyn Fn(ShardId, Token) + Send + Sync>;
 
 /// The queues of one core.
 pub struct CoreQueues {
@@ -84,6 +99,10 @@ pub struct CoreParts {
     pub inspector: Option<Inspector>,
     /// Where a client learns the table.
     pub bootstrap: Vec<String>,
+    /// Until when the pod may serve, in nanoseconds; `u64::MAX` for ever.
+    pub validity: Arc<AtomicU64>,
+    /// Is told of shards that are released.
+    pub released: Released,
 }
 
 /// One core's state machine.
@@ -94,6 +113,7 @@ pub struct Core {
     next_inbox: Cell<usize>,
     foreign: Arc<ForeignInbox<Command>>,
     pub(super) inspector: Option<Inspector>,
+    released: Released,
     /// Messages from other cores for shards that the table here does not give to this core yet.
     misplaced: RefCell<VecDeque<(CoreIndex, CallParcel)>>,
     next_greeting_check: Cell<Nanos>,
@@ -126,6 +146,7 @@ impl Core {
             next_inbox: Cell::new(0),
             foreign: parts.queues.foreign,
             inspector: parts.inspector,
+            released: parts.released,
             misplaced: RefCell::default(),
             next_greeting_check: Cell::new(Nanos::ZERO),
             draining: Cell::new(false),
@@ -304,6 +325,12 @@ impl Core {
             Command::Job(job) => job(&self.host),
             Command::OnCore(job) => job(self),
             Command::Table(table) => self.set_table(table),
+            Command::Release { shards } => {
+                for shard in shards {
+                    (self.released)(shard, self.host.shard_token(shard).unwrap_or(Token(0)));
+                }
+            }
+            Command::Abandon | Command::Identity(_) => {}
             Command::Drain => {
                 self.draining.set(true);
                 self.host.stop_entities(StopReason::Shutdown);

@@ -12,7 +12,7 @@ mod questions;
 #[cfg_attr(not(feature = "runtime"), allow(dead_code, reason = "some ways serve only the questions of clients"))]
 mod routes;
 
-pub use self::core::{Command, Core, CoreParts, CoreQueues, Inspector, Question};
+pub use self::core::{Command, Core, CoreParts, CoreQueues, Inspector, Question, Released};
 pub use link::LinkLimits;
 pub use parcel::Parcel;
 pub use routes::{EngineCounters, Identity, LinkCommand, Routes};

@@ -1,11 +1,14 @@
 //! From configuration and entity types to a running pod.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use super::cluster::{Shared, registered_pods};
 use super::config::{Config, Cores, Spin};
-use super::control_thread::{ControlHandle, ControlThread, start_control};
+use super::control_port::ControlPort;
+use super::control_thread::start_control;
 use super::{Inner, Pod};
 use crate::base::Nanos;
 use crate::client::node::{Node, NodeOptions, TypeMaker, fresh_uid};
@@ -139,11 +142,14 @@ impl PodBuilder {
         let mut pause = |until: Nanos| std::thread::sleep(until.since(clock.now()));
         let table = driver.start(&mut now, &mut pause, clock.now() + START_TIMEOUT)?;
 
-        let (control, questions) = ControlThread::channel();
+        let (port, received) = ControlPort::new();
+        let validity = Arc::new(AtomicU64::new(driver.control().valid_until().0));
         let node = Node::start(
             plan,
             NodeOptions {
                 uid,
+                validity: Arc::clone(&validity),
+                released: port.released(),
                 cluster_name: config.pod.cluster_name.clone(),
                 role: config.pod.role.clone(),
                 version: config.pod.version.clone(),
@@ -158,7 +164,7 @@ impl PodBuilder {
                     send_timeout: config.entities.send_timeout,
                 },
                 types: self.types.into_iter().map(|kind| (kind.name, (kind.make)(self.interceptor.clone()))).collect(),
-                inspector: Some(control.inspector()),
+                inspector: Some(port.inspector()),
                 bootstrap: Vec::new(),
                 stall: config.event_loop.stall,
             },
@@ -166,14 +172,18 @@ impl PodBuilder {
         let node = Arc::new(node);
         node.command_all(|| Command::Table(Arc::clone(&table)));
         let hash_seed = table.hash_seed();
-        let table = Arc::new(Mutex::new(table));
-        let control: ControlHandle =
-            start_control(control, questions, driver, clock, Arc::clone(&node), Arc::clone(&table))?;
+        let shared = Arc::new(Shared {
+            uid: Mutex::new(uid),
+            table: Mutex::new(table),
+            registered: Mutex::new(Arc::new(registered_pods(driver.control().view()))),
+            validity,
+        });
+        let control = start_control(port, received, driver, clock, Arc::clone(&node), Arc::clone(&shared))?;
         Ok(Pod {
             inner: Arc::new(Inner {
                 node,
-                control: Mutex::new(Some(control)),
-                table,
+                control,
+                shared,
                 address,
                 hash_seed,
                 drain_timeout: config.pod.drain_timeout,
@@ -260,6 +270,8 @@ fn control_config(config: &Config, uid: crate::base::PodUid, address: &str, core
         version: config.pod.version.clone(),
         lease_ttl: config.control.lease_ttl,
         settle: config.control.settle,
+        rebalance_interval: config.control.rebalance_interval,
+        rebalance_rate_per_mille: config.control.rebalance_rate_per_mille,
         unix_ms_at_origin: unix_ms.saturating_sub(now.0 / 1_000_000),
         ..ControlConfig::new(uid, address, cores)
     }

@@ -185,6 +185,26 @@ pub enum Inspect {
     },
     /// The counters of the pod.
     Counters,
+    /// Order: the pod, named by its address or the beginning of its uid, keeps its shards and gets no further ones.
+    Cordon {
+        /// The pod.
+        pod: String,
+    },
+    /// Order: the pod gives its shards to others.
+    Drain {
+        /// The pod.
+        pod: String,
+    },
+    /// Order: the pod takes shards again.
+    Uncordon {
+        /// The pod.
+        pod: String,
+    },
+    /// Order: a round of rebalancing of the asked pod's role.
+    Rebalance {
+        /// Only say what would move.
+        dry_run: bool,
+    },
 }
 
 /// See [`ControlMessage::JsonCall`].
@@ -307,6 +327,10 @@ mod tests {
             inspect(Inspect::Entities { entity_type: text("guild"), limit: 16 }),
             inspect(Inspect::Locate { entity_type: text("guild"), entity_id: text("ä long enough id") }),
             inspect(Inspect::Counters),
+            inspect(Inspect::Cordon { pod: text("10.0.0.7:7400") }),
+            inspect(Inspect::Drain { pod: text("10.0.0.7:7400") }),
+            inspect(Inspect::Uncordon { pod: text("0123456789abcdef") }),
+            inspect(Inspect::Rebalance { dry_run: true }),
             ControlMessage::InspectReply { json: text("{\"long enough\": true}") },
             ControlMessage::JsonCall(JsonCall {
                 entity_type: text("guild"),

@@ -4,6 +4,7 @@
 use std::cell::{Cell, RefCell};
 use std::future::Future;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use atoll::base::{CoreIndex, Epoch, LinkId, Nanos, PodIndex, PodUid, Token};
@@ -54,6 +55,8 @@ fn core(uid: PodUid, is_pod: bool, types: Vec<TypeHost>) -> Core {
         types,
         inspector: None,
         bootstrap: Vec::new(),
+        validity: Arc::new(AtomicU64::new(u64::MAX)),
+        released: Arc::new(|_, _| ()),
     })
 }
 

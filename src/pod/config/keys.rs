@@ -194,6 +194,11 @@ sections! {
         lease_ttl: Duration = Duration::from_secs(5);
         /// How long the planner waits after a change before it moves shards.
         settle: Duration = Duration::from_millis(500);
+        /// Time between two rounds in which shards move to pods that have fewer; 100ms to 1h. Shards without a pod do not
+        /// wait for a round. That of the pod which manages the cluster counts.
+        rebalance_interval: Duration = Duration::from_secs(20);
+        /// Thousandths of all shards that one pod may gain in a round, 1 to 1000. Shards without a pod have no limit.
+        rebalance_rate_per_mille: u32 = 20;
     }
 
     /// What is logged, to standard error.

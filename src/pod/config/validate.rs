@@ -136,6 +136,8 @@ impl Config {
         // etcd grants no lease below two seconds; a minute without an owner is an outage.
         problems.duration("control.lease_ttl", control.lease_ttl, Duration::from_secs(2), Duration::from_secs(60));
         problems.duration("control.settle", control.settle, Duration::ZERO, Duration::from_secs(60));
+        problems.duration("control.rebalance_interval", control.rebalance_interval, Duration::from_millis(100), HOUR);
+        problems.range("control.rebalance_rate_per_mille", control.rebalance_rate_per_mille, 1, 1000);
         if control.store == Store::Embedded {
             return;
         }
