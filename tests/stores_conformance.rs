@@ -151,7 +151,7 @@ fn bad_requests_are_refused_whole<S: Store>(client: &mut Client<S>) {
     let twice = vec![put("x", "1", None), Operation::Delete("x".into())];
     assert_eq!(client.refused(twice), StoreError::DuplicateKey("x".into()));
     let many = (0..=TRANSACTION_OPERATIONS_MAX).map(|at| put(&format!("k{at}"), "", None)).collect();
-    assert_eq!(client.refused(many), StoreError::TooManyOperations(TRANSACTION_OPERATIONS_MAX + 1));
+    assert_eq!(client.refused(many), StoreError::TooManyOperations(TRANSACTION_OPERATIONS_MAX as u64 + 1));
     let lease = vec![put("kept", "2", None), put("y", "", Some(LeaseId(u64::MAX)))];
     assert_eq!(client.refused(lease), StoreError::LeaseNotFound);
     assert!(matches!(client.refused(vec![put("", "", None)]), StoreError::OutOfBounds(_)));

@@ -4,6 +4,7 @@
 //! pod that uses it. [`MemoryStore`] is the same without a disk. The semantics are written once, in
 //! [`crate::control::store_state`]; one conformance suite (`tests/stores_conformance.rs`) runs over every back end.
 
+pub(crate) mod control_file;
 pub mod embedded;
 
 pub use crate::control::memory::MemoryStore;
