@@ -6,6 +6,10 @@
 
 pub(crate) mod control_file;
 pub mod embedded;
+pub mod served;
+pub mod state;
 
 pub use crate::control::memory::MemoryStore;
 pub use embedded::{EmbeddedStore, OpenError};
+pub use served::ServedStore;
+pub use state::StateStore;
