@@ -36,6 +36,8 @@ pub(super) enum Stop {
 
 pub(super) enum Request {
     Question(Question),
+    /// The store has events.
+    Wake,
     Stop(Stop),
 }
 
@@ -54,6 +56,12 @@ impl ControlThread {
     pub fn inspector(&self) -> Inspector {
         let requests = self.requests.clone();
         Arc::new(move |question| requests.try_send(Request::Question(question)).is_ok())
+    }
+
+    /// For a store that others change, too: has its events taken up. A full queue wakes the thread as well.
+    pub fn waker(&self) -> Arc<dyn Fn() + Send + Sync> {
+        let requests = self.requests.clone();
+        Arc::new(move || drop(requests.try_send(Request::Wake)))
     }
 }
 
@@ -104,7 +112,7 @@ impl State {
             match requests.recv_timeout(pause) {
                 Ok(Request::Question(question)) => self.answer(question),
                 Ok(Request::Stop(how)) => return self.stop(how),
-                Err(RecvTimeoutError::Timeout) => {}
+                Ok(Request::Wake) | Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return self.stop(Stop::Now),
             }
         }

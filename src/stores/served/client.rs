@@ -390,6 +390,7 @@ impl ControlSession {
         let mut queue = self.shared.events();
         queue.changes += changes_of(&event);
         let full = queue.changes > EVENTS_MAX;
+        let first = queue.events.is_empty();
         if !full {
             queue.events.push_back(event);
         }
@@ -398,7 +399,9 @@ impl ControlSession {
             self.send_own(StoreRequest::CancelWatch { watch }, Followed::Other, out);
             return self.gap(watch);
         }
-        self.shared.call();
+        if first {
+            self.shared.call();
+        }
     }
 }
 
