@@ -2,11 +2,11 @@
 #![cfg(feature = "runtime")]
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use atoll::base::Nanos;
@@ -179,6 +179,75 @@ fn a_watch_goes_on_where_it_was_or_reports_a_gap() {
     assert_eq!(changed(&events), [(third, "c".to_owned())]);
 }
 
+/// Stands between client and server, and cuts connections.
+struct Cutter {
+    address: SocketAddr,
+    open: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Cutter {
+    fn before(target: SocketAddr) -> Cutter {
+        let listener = TcpListener::bind(any_port()).expect("binds");
+        let address = listener.local_addr().expect("has one");
+        let open = Arc::new(Mutex::new(Vec::new()));
+        let opened = Arc::clone(&open);
+        std::thread::spawn(move || {
+            for near in listener.incoming() {
+                let (Ok(near), Ok(far)) = (near, TcpStream::connect(target)) else { return };
+                for (from, to) in [(&near, &far), (&far, &near)] {
+                    let (mut from, mut to) = (from.try_clone().expect("cloned"), to.try_clone().expect("cloned"));
+                    std::thread::spawn(move || std::io::copy(&mut from, &mut to));
+                }
+                opened.lock().expect("not poisoned").extend([near, far]);
+            }
+        });
+        Cutter { address, open }
+    }
+
+    fn cut(&self) {
+        for stream in self.open.lock().expect("not poisoned").drain(..) {
+            // It may be closed already.
+            let _ = stream.shutdown(Shutdown::Both);
+        }
+    }
+}
+
+#[test]
+fn a_cut_connection_loses_and_repeats_no_event() {
+    let manual = Manual::new();
+    let server = manual.serve(any_port());
+    let cutter = Cutter::before(server.address());
+    let mut watcher = Client::connect(cutter.address);
+    let mut writer = Client::connect(server.address());
+    watcher.watch(1, Revision(1));
+    let mut written = Vec::new();
+    let mut seen = Vec::new();
+    for round in 0..20 {
+        for _ in 0..10 {
+            written.push(writer.put(&format!("k{round}"), None));
+        }
+        let last = *written.last().expect("some");
+        if round % 3 == 0 {
+            cutter.cut();
+        }
+        let told = |event: &StoreEvent| matches!(event, StoreEvent::Progress { revision, .. } if *revision >= last);
+        seen.extend(watcher.events_until(told).iter().filter_map(|event| match event {
+            StoreEvent::Changed { revision, .. } => Some(*revision),
+            StoreEvent::Gap { .. } => panic!("the server has the whole history"),
+            StoreEvent::Progress { .. } => None,
+        }));
+    }
+    assert_eq!(seen, written);
+    // A watch that was cancelled stays so over a new connection.
+    assert_eq!(watcher.ask_again(&StoreRequest::CancelWatch { watch: WatchId(1) }), StoreResponse::Cancelled);
+    cutter.cut();
+    writer.put("last", None);
+    assert!(watcher.keys().contains(&"last".to_owned()));
+    let mut events = Vec::new();
+    watcher.store.poll_events(watcher.now, &mut events);
+    assert_eq!(events, []);
+}
+
 #[test]
 fn a_pause_of_the_server_lapses_nothing() {
     let manual = Manual::new();
@@ -270,7 +339,7 @@ fn connections_are_bounded() {
 #[test]
 fn a_client_without_a_manager_fails_at_once_and_says_what_to_do() {
     let address = {
-        let listener = std::net::TcpListener::bind(any_port()).expect("binds");
+        let listener = TcpListener::bind(any_port()).expect("binds");
         listener.local_addr().expect("has one")
     };
     let mut store = ServedStore::start(address, PATIENCE).expect("starts");

@@ -12,6 +12,8 @@ pub(crate) mod link;
 mod outlet;
 pub(crate) mod protocol;
 mod server;
+#[cfg(test)]
+mod tests;
 
 pub use self::core::{LeaseClock, ServerCounters};
 pub use client::{ConnectError, ServedStore, Wake};

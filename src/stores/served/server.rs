@@ -107,10 +107,10 @@ impl StoreServer {
         // First the address: a second start on the same machine fails on it without touching the files.
         let listener = bind(options.listen)?;
         let (file, state) = ControlFile::open(&options.directory, LeaseMode::Expiring)?;
-        StoreServer::start_on(options, listener, state, file)
+        StoreServer::run(options, listener, state, file)
     }
 
-    fn start_on(
+    fn run(
         options: ServerOptions,
         listener: std::net::TcpListener,
         state: StoreState,
@@ -193,6 +193,13 @@ impl Drop for StoreServer {
     fn drop(&mut self) {
         self.end();
     }
+}
+
+/// Serves from any disk, for tests.
+#[cfg(test)]
+pub(super) fn serve_on(options: ServerOptions, state: StoreState, disk: impl Disk) -> Result<StoreServer, ServerError> {
+    let listener = bind(options.listen)?;
+    StoreServer::run(options, listener, state, disk)
 }
 
 fn bind(address: SocketAddr) -> Result<std::net::TcpListener, ServerError> {
