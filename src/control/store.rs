@@ -8,6 +8,8 @@
 use core::time::Duration;
 use std::sync::Arc;
 
+use atoll_macros::Wire;
+
 use crate::base::Nanos;
 
 /// Most compares, and most operations, of one transaction: etcd's limit.
@@ -20,7 +22,7 @@ pub const VALUE_BYTES_MAX: usize = 64 << 10;
 pub const RANGE_LIMIT_MAX: u32 = 10_000;
 
 /// Point in the history of a store. 0 is before everything.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Wire, Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u64);
 
 impl Revision {
@@ -32,15 +34,15 @@ impl Revision {
 }
 
 /// A lease, given out by the store and never given out again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Wire, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseId(pub u64);
 
 /// A watch, named by the client that opens it; unique within its connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Wire, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WatchId(pub u64);
 
 /// A record.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Wire, Clone, Debug, PartialEq, Eq)]
 pub struct KeyValue {
     /// Its key.
     pub key: String,
@@ -55,7 +57,7 @@ pub struct KeyValue {
 }
 
 /// A condition of a transaction.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Wire, Clone, Debug, PartialEq, Eq)]
 pub enum Compare {
     /// There is no record with this key.
     Absent(String),
@@ -66,7 +68,7 @@ pub enum Compare {
 }
 
 /// A change in a transaction.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Wire, Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Creates or replaces a record, under a lease or under none.
     Put {
@@ -92,7 +94,7 @@ impl Operation {
 }
 
 /// If all compares hold, all operations are done, at one revision; otherwise none.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Wire, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transaction {
     /// The conditions.
     pub compares: Vec<Compare>,
@@ -101,7 +103,7 @@ pub struct Transaction {
 }
 
 /// What a client asks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Wire, Clone, Debug, PartialEq, Eq)]
 pub enum StoreRequest {
     /// Compare and change.
     Transaction(Transaction),
@@ -146,7 +148,7 @@ pub enum StoreRequest {
 }
 
 /// What the store answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Wire, Clone, Debug, PartialEq, Eq)]
 pub enum StoreResponse {
     /// Of a transaction.
     Transaction {
@@ -185,18 +187,38 @@ pub enum StoreResponse {
     Failed(StoreError),
 }
 
+/// Which bound a request does not keep.
+#[derive(Wire, Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Limit {
+    /// [`KEY_BYTES_MAX`].
+    #[error("a key has 1 to {KEY_BYTES_MAX} bytes")]
+    Key,
+    /// [`VALUE_BYTES_MAX`].
+    #[error("a value has at most {VALUE_BYTES_MAX} bytes")]
+    Value,
+    /// [`RANGE_LIMIT_MAX`].
+    #[error("a range read has a limit of 1 to {RANGE_LIMIT_MAX}")]
+    RangeLimit,
+    /// A lease lives for some time.
+    #[error("a lease has a time to live above zero")]
+    LeaseTime,
+    /// What one frame to a served store holds.
+    #[error("the whole request is larger than a frame; write less at once")]
+    Request,
+}
+
 /// Why the store did not do it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Wire, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The transaction is too large.
     #[error("a transaction has at most {TRANSACTION_OPERATIONS_MAX} compares and operations, this one has {0}")]
-    TooManyOperations(usize),
+    TooManyOperations(u64),
     /// A key is changed twice.
     #[error("the transaction changes the key {0} twice")]
     DuplicateKey(String),
     /// The key or value is too large, or the range limit is out of its bounds.
     #[error("the request is out of bounds: {0}")]
-    OutOfBounds(&'static str),
+    OutOfBounds(Limit),
     /// The lease ended or never was.
     #[error("the lease ended; what was stored under it is gone")]
     LeaseNotFound,
@@ -206,7 +228,7 @@ pub enum StoreError {
 }
 
 /// A change of one record.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Wire, Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Created or replaced.
     Put(KeyValue),
@@ -229,7 +251,7 @@ impl Change {
 }
 
 /// What a watch delivers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Wire, Clone, Debug, PartialEq, Eq)]
 pub enum StoreEvent {
     /// All changes of one revision that the watch asked for. Revisions only grow.
     Changed {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::cluster::{Shared, registered_pods};
-use super::config::{Config, Cores, Spin};
+use super::config::{Config, Cores, Spin, Store as StoreKind};
 use super::control_port::ControlPort;
 use super::control_thread::start_control;
 use super::{Inner, Pod};
@@ -17,10 +17,13 @@ use crate::control::{ControlConfig, ControlDriver, PodControl, Refusal, Store};
 use crate::engine::{Command, LinkLimits};
 use crate::entity::{Access, AnyInterceptor, Entity, EntityDefaults, EntityOptions, MethodInfo, Protocol, TypeHost};
 use crate::runtime::{CorePlacement, CoresOptions, PumpOptions, prepare};
-use crate::stores::{EmbeddedStore, MemoryStore, OpenError};
+use crate::stores::served::ConnectError;
+use crate::stores::{EmbeddedStore, MemoryStore, OpenError, ServedStore};
 
 /// Longest time that a pod waits for its shards when it starts.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest time that a pod waits for its manager when it starts.
+const MANAGER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a pod did not start. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -44,6 +47,9 @@ pub enum StartError {
     /// The store could not be opened.
     #[error(transparent)]
     Store(#[from] OpenError),
+    /// There is no manager that serves the store.
+    #[error(transparent)]
+    Manager(#[from] ConnectError),
     /// The cluster's records do not fit this pod.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -134,6 +140,7 @@ impl PodBuilder {
         let advertised = config.pod.advertise.unwrap_or(address);
         let uid = fresh_uid();
         let clock = plan.clock();
+        let (port, received) = ControlPort::new();
         let mut driver = ControlDriver::new(
             PodControl::new(control_config(config, uid, &advertised.to_string(), cores, clock.now()))?,
             open_store(config)?,
@@ -142,7 +149,6 @@ impl PodBuilder {
         let mut pause = |until: Nanos| std::thread::sleep(until.since(clock.now()));
         let table = driver.start(&mut now, &mut pause, clock.now() + START_TIMEOUT)?;
 
-        let (port, received) = ControlPort::new();
         let validity = Arc::new(AtomicU64::new(driver.control().valid_until().0));
         let node = Node::start(
             plan,
@@ -228,6 +234,12 @@ impl PodBuilder {
 }
 
 fn open_store(config: &Config) -> Result<Box<dyn Store + Send>, StartError> {
+    if config.control.store == StoreKind::Served {
+        // A third of the lease: after one request without an answer there is time for another before the pod freezes.
+        let store = ServedStore::start(config.control.address, config.control.lease_ttl / 3)?;
+        store.wait_connected(MANAGER_TIMEOUT)?;
+        return Ok(Box::new(store));
+    }
     match &config.pod.data_dir {
         Some(directory) => Ok(Box::new(EmbeddedStore::open(directory)?)),
         None => Ok(Box::new(MemoryStore::new(LeaseMode::WhileOpen))),
