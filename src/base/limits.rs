@@ -52,5 +52,13 @@ pub const LINK_CREDIT_BYTES: u32 = 4 << 20;
 pub const LINK_QUESTIONS_MAX: u32 = 64;
 /// Pause before a peer that could not be reached is dialed again.
 pub const REDIAL_PAUSE: Duration = Duration::from_millis(200);
-/// Messages for shards that this core does not own (yet) and that wait for its next table.
-pub const MISPLACED_MAX: usize = 4096;
+/// Requests that wait at a core for a shard on its way, or for the core's lease: as many as one link may have.
+pub const HELD_MAX: usize = 65_536;
+/// Bytes of such requests: what sixteen links may send without an answer.
+pub const HELD_BYTES_MAX: usize = 64 << 20;
+/// How long the link to a pod that has left stays open for its last answers.
+pub const ORPHAN_GRACE: Duration = Duration::from_secs(1);
+/// How often a frozen core looks whether it may serve again.
+pub const FROZEN_LOOK: Duration = Duration::from_millis(5);
+/// Pods that a client keeps links to, so that it hears of new tables when one of them is lost.
+pub const CLIENT_LINKS_MIN: usize = 2;

@@ -283,6 +283,10 @@ fn make_core(
         inspector: options.inspector.clone(),
         bootstrap: options.bootstrap.clone(),
         validity: Arc::clone(&options.validity),
+        clock: {
+            let clock = context.clock;
+            Arc::new(move || clock.now())
+        },
         released: Arc::clone(&options.released),
     })
 }

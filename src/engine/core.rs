@@ -5,21 +5,20 @@
 //! Invariants: `host.enter()` surrounds everything that can run user code; a turn takes at most a batch from each queue.
 
 use core::cell::{Cell, RefCell};
-use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use super::held::WaitingRoom;
 use super::link::{LinkLimits, Phase};
 use super::parcel::{CallParcel, Parcel};
 use super::routes::{EngineCounters, Identity, LinkCommand, PeerCore, Routes};
-use crate::base::hash::shard_of_hash;
-use crate::base::limits::{MESH_BATCH, MISPLACED_MAX};
+use crate::base::limits::{FROZEN_LOOK, MESH_BATCH};
 use crate::base::{ClusterError, CoreIndex, LinkId, Nanos, PodUid, ShardId, Token};
 use crate::entity::foreign::Job;
 use crate::entity::router::Router;
 use crate::entity::{
-    Call, CallChain, Delivered, Delivery, Host, HostOptions, PendingKey, ReplyTo, StopReason, TypeHost,
+    Call, CallChain, Clock, Delivered, Delivery, Host, HostOptions, Lease, PendingKey, ReplyTo, StopReason, TypeHost,
 };
 use crate::mesh::{Consumer, Doorbell, ForeignInbox, Producer};
 use crate::sharding::ShardTable;
@@ -99,8 +98,11 @@ pub struct CoreParts {
     pub inspector: Option<Inspector>,
     /// Where a client learns the table.
     pub bootstrap: Vec<String>,
-    /// Until when the pod may serve, in nanoseconds; `u64::MAX` for ever.
+    /// Until when the pod may serve, in nanoseconds on `clock`; `u64::MAX` for ever. The control thread extends it; what
+    /// it must have said before (that the old lease was lost) it says by commands before.
     pub validity: Arc<AtomicU64>,
+    /// The clock of `validity` and of all times that the core is told.
+    pub clock: Clock,
     /// Is told of shards that are released.
     pub released: Released,
 }
@@ -111,11 +113,18 @@ pub struct Core {
     pub(super) routes: Rc<Routes>,
     inboxes: Vec<Option<RefCell<Consumer<Parcel>>>>,
     next_inbox: Cell<usize>,
-    foreign: Arc<ForeignInbox<Command>>,
+    pub(super) foreign: Arc<ForeignInbox<Command>>,
     pub(super) inspector: Option<Inspector>,
-    released: Released,
-    /// Messages from other cores for shards that the table here does not give to this core yet.
-    misplaced: RefCell<VecDeque<(CoreIndex, CallParcel)>>,
+    pub(super) lease: Lease,
+    /// The end of the lease when it was last looked at.
+    pub(super) seen_until: Cell<u64>,
+    pub(super) released: Released,
+    /// Requests for shards on their way.
+    pub(super) held: WaitingRoom,
+    /// Links whose output waits for the lease.
+    pub(super) withheld: RefCell<Vec<LinkId>>,
+    /// Addresses that a client has tried since it last had a link.
+    pub(super) dials: Cell<usize>,
     next_greeting_check: Cell<Nanos>,
     draining: Cell<bool>,
     stopped: Cell<bool>,
@@ -134,8 +143,11 @@ impl Core {
                 overflow: RefCell::default(),
                 doorbell,
                 touched: Cell::new(false),
+                told: Cell::new(crate::base::Epoch(0)),
             })
         });
+        let lease = Lease { until: parts.validity, clock: parts.clock };
+        host.set_lease(lease.clone());
         let routes = Rc::new(Routes::new(parts.identity, parts.limits, peers.collect(), parts.bootstrap));
         routes.set_host(&host);
         host.set_router(routes.clone());
@@ -146,8 +158,12 @@ impl Core {
             next_inbox: Cell::new(0),
             foreign: parts.queues.foreign,
             inspector: parts.inspector,
+            lease,
+            seen_until: Cell::new(u64::MAX),
             released: parts.released,
-            misplaced: RefCell::default(),
+            held: WaitingRoom::default(),
+            withheld: RefCell::default(),
+            dials: Cell::new(0),
             next_greeting_check: Cell::new(Nanos::ZERO),
             draining: Cell::new(false),
             stopped: Cell::new(false),
@@ -181,6 +197,7 @@ impl Core {
     pub fn inboxes(&self, now: Nanos) -> bool {
         let _entered = self.host.enter();
         self.host.set_now(now);
+        self.is_frozen_now();
         let mut took = false;
         let cores = self.inboxes.len();
         let first = self.next_inbox.get();
@@ -205,6 +222,9 @@ impl Core {
             took = true;
             self.command(command);
         }
+        if took {
+            self.settle();
+        }
         self.host.take_woken() || took
     }
 
@@ -213,7 +233,12 @@ impl Core {
         let _entered = self.host.enter();
         self.host.set_now(now);
         let mut ran = 0_u32;
-        while self.host.run_one() {
+        loop {
+            // Before each poll, however long the one before it took.
+            self.is_frozen_now();
+            if !self.host.run_one() {
+                break;
+            }
             ran += 1;
             if ran.is_multiple_of(CHECKPOINT) {
                 let now = clock();
@@ -223,6 +248,9 @@ impl Core {
                 }
             }
         }
+        if ran > 0 {
+            self.settle();
+        }
         ran > 0
     }
 
@@ -230,14 +258,16 @@ impl Core {
     pub fn advance(&self, now: Nanos) {
         let _entered = self.host.enter();
         self.host.set_now(now);
+        self.is_frozen_now();
         self.host.advance();
         if self.routes.forgive(now) {
-            self.routes.wake_route_waiters();
+            self.routes.wake_due.set(true);
         }
         if now >= self.next_greeting_check.get() {
             self.next_greeting_check.set(now + GREETING_CHECK);
             self.check_greetings(now);
         }
+        self.settle();
     }
 
     fn check_greetings(&self, now: Nanos) {
@@ -248,15 +278,26 @@ impl Core {
                 self.close_link(link, "handshake_timeout");
             }
         }
-        if self.routes.is_lost() && !self.draining.get() {
-            self.routes.dial_bootstrap(now);
+        self.close_orphans(&links, now);
+        self.dials.set(0);
+        if !self.draining.get() {
+            self.look_for_pods(now);
+        }
+    }
+
+    /// Has a client look for a pod that tells it the table, or for a second one.
+    pub(super) fn look_for_pods(&self, now: Nanos) {
+        if self.routes.wants_link() && self.dials.get() <= self.routes.dial_addresses() {
+            self.dials.set(self.dials.get() + 1);
+            self.routes.dial_next(now);
         }
     }
 
     /// When [`Core::advance`] must be called next.
     pub fn next_deadline(&self) -> Nanos {
         let deadline = self.host.next_deadline().min(self.routes.next_forgiveness());
-        deadline.min(self.next_greeting_check.get())
+        let look = if self.host.is_frozen() { self.host.now() + FROZEN_LOOK } else { Nanos::NEVER };
+        deadline.min(self.next_greeting_check.get()).min(look)
     }
 
     /// Whether anything is runnable or in an inbox.
@@ -298,7 +339,11 @@ impl Core {
     /// Swaps out the output of a link.
     pub fn take_output(&self, id: LinkId, into: &mut Vec<u8>) {
         let Some(link) = self.routes.link(id) else { return };
+        if self.withholds(&link) {
+            return;
+        }
         link.send.borrow_mut().take(into);
+        link.has_messages.set(false);
         if link.paused.replace(false) {
             self.routes.commands.borrow_mut().push(LinkCommand::Resume { link: id });
         }
@@ -320,77 +365,47 @@ impl Core {
 
     // ---- events ----
 
-    fn command(&self, command: Command) {
-        match command {
-            Command::Job(job) => job(&self.host),
-            Command::OnCore(job) => job(self),
-            Command::Table(table) => self.set_table(table),
-            Command::Release { shards } => {
-                for shard in shards {
-                    (self.released)(shard, self.host.shard_token(shard).unwrap_or(Token(0)));
-                }
-            }
-            Command::Abandon | Command::Identity(_) => {}
-            Command::Drain => {
-                self.draining.set(true);
-                self.host.stop_entities(StopReason::Shutdown);
-            }
-            Command::Stop => self.stopped.set(true),
-        }
+    /// Finishes what was received and stops the entities.
+    pub(super) fn drain(&self) {
+        self.draining.set(true);
+        self.host.stop_entities(StopReason::Shutdown);
     }
 
-    /// Uses a table from now on, if it is newer.
-    pub fn set_table(&self, table: Arc<ShardTable>) {
-        let _entered = self.host.enter();
-        let known = self.routes.table.borrow().clone();
-        if known.is_some_and(|known| !table.is_newer_than(&known)) {
-            return;
-        }
-        let identity = &self.routes.identity;
-        if identity.is_pod {
-            let here = table.pod_index_of(identity.uid);
-            let owned = table.owners().iter().enumerate().filter_map(|(shard, owner)| {
-                let mine = Some(owner.pod) == here && owner.core == identity.core;
-                mine.then_some((crate::base::ShardId(shard as u32), owner.token))
-            });
-            self.host.set_shards(owned, table.number_of_shards());
-        }
-        *self.routes.table.borrow_mut() = Some(Arc::clone(&table));
-        self.spread_table(&table);
-        self.routes.wake_route_waiters();
-        let misplaced = core::mem::take(&mut *self.misplaced.borrow_mut());
-        for (from, call) in misplaced {
-            self.call(from, call);
-        }
+    /// Ends the core.
+    pub(super) fn stop(&self) {
+        self.stopped.set(true);
     }
 
     fn parcel(&self, from: CoreIndex, parcel: Parcel) {
         match parcel {
             Parcel::Call(call) => self.call(from, call),
             Parcel::Answer(answer) => answer.open(self.host.pool(), |key, answer_type, answer| {
-                self.host.complete_from_core(PendingKey::from_number(key), answer_type, answer);
+                let key = PendingKey::from_number(key);
+                self.host.complete_from_core(key, answer_type, answer);
+                self.routes.arrived(key);
             }),
-            Parcel::Acknowledged { key } => self.host.acknowledge(PendingKey::from_number(key)),
-            Parcel::Failed { key, error } => self.host.fail_local(PendingKey::from_number(key), error),
+            Parcel::Acknowledged { key } => {
+                self.host.acknowledge(PendingKey::from_number(key));
+                self.routes.arrived(PendingKey::from_number(key));
+            }
+            Parcel::Failed { key, error } => {
+                self.host.fail_local(PendingKey::from_number(key), error);
+                self.routes.arrived(PendingKey::from_number(key));
+            }
             Parcel::Cancel { key } => {
-                self.host.cancel_caller(ReplyTo::Core(from, key));
+                if !self.host.cancel_caller(ReplyTo::Core(from, key)) {
+                    self.held.cancel_call(from, key);
+                }
             }
             Parcel::Socket(socket) => self.adopt(*socket),
+            Parcel::Returned(call) => self.returned(from, *call),
+            Parcel::Table(table) => self.set_table(table),
         }
     }
 
-    fn call(&self, from: CoreIndex, call: CallParcel) {
+    /// Brings a message of another core to its entity here.
+    pub(super) fn deliver_call(&self, from: CoreIndex, call: CallParcel) {
         let (key, discard) = (call.key, call.discard);
-        let shard = shard_of_hash(call.hash, self.host.number_of_shards());
-        if self.host.shard_token(shard).is_none() {
-            let mut misplaced = self.misplaced.borrow_mut();
-            if misplaced.len() < MISPLACED_MAX {
-                misplaced.push_back((from, call));
-            } else {
-                self.routes.fail_core(from, key, ClusterError::Busy);
-            }
-            return;
-        }
         let reply_to = if discard { ReplyTo::Nobody } else { ReplyTo::Core(from, key) };
         let delivered = call.open(self.host.pool(), |call, message| {
             let method = &self.host.types()[usize::from(call.type_index)].methods()[call.method_index()];

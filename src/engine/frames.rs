@@ -10,9 +10,10 @@ use core::ptr::null_mut;
 use super::core::Core;
 use super::link::{Link, Phase};
 use super::routes::{EngineCounters, LinkCommand};
+use super::serving::Place;
 use crate::base::hash::entity_hash;
-use crate::base::limits::LINK_QUESTIONS_MAX;
-use crate::base::{ClusterError, EntityId, Nanos, Token};
+use crate::base::limits::{HOPS_MAX, LINK_QUESTIONS_MAX};
+use crate::base::{ClusterError, EntityId, Nanos};
 use crate::entity::router::Router;
 use crate::entity::{Call, CallChain, Delivered, Delivery, PendingKey, ReplyTo};
 use crate::wire::{Frame, FrameKind, RoutingView, decode_control};
@@ -28,7 +29,7 @@ impl Core {
             // The decoder is borrowed only here: a handler that runs below may close the link.
             let next = link.decoder.borrow_mut().next_frame(chunk, &mut at);
             match next {
-                None => return,
+                None => break,
                 Some(Err(error)) => {
                     tracing::warn!(link = id.index, %error, "closing a link");
                     return self.close_link(&link, error.name());
@@ -40,6 +41,7 @@ impl Core {
                 }
             }
         }
+        self.settle();
     }
 
     /// Closes a link because of what its peer sent.
@@ -86,28 +88,27 @@ impl Core {
             _ => self.close_link(link, "credit"),
         }
         if self.routes.starved.get() && link.has_room() {
-            self.routes.wake_route_waiters();
+            self.routes.wake_due.set(true);
         }
     }
 
     fn answered(&self, link: &Link, frame: &Frame<'_>, key: PendingKey) {
         match frame.header.kind {
+            FrameKind::Moved => return self.moved(link, frame, key),
+            FrameKind::Reply if self.is_stale(frame.header.token, key) => return self.drop_stale(link, key),
             FrameKind::Reply => self.host.complete_encoded(key, frame.body),
             FrameKind::Ack => self.host.acknowledge(key),
-            FrameKind::Moved => {
-                EngineCounters::add(&self.routes.counters.resends, 1);
-                self.ask_for_table(link);
-                self.host.resend(key);
-            }
             _ => {
                 let error = ClusterError::from_code(frame.header.tag).unwrap_or(ClusterError::Transport);
                 self.host.fail_local(key, error);
             }
         }
+        self.routes.arrived(key);
     }
 
     fn cancel(&self, link: &Link, correlation: u64) {
-        if self.host.cancel_caller(ReplyTo::Link(link.id, correlation)) {
+        let was_here = self.host.cancel_caller(ReplyTo::Link(link.id, correlation));
+        if was_here || self.held.cancel_frame(link.id, correlation) {
             // Nobody waits for it, but the peer counts its requests by their answers.
             self.routes.fail_link(link.id, correlation, ClusterError::EntityInterrupted);
         }
@@ -119,10 +120,15 @@ impl Core {
         if !link.take_request((frame.routing.len() + frame.body.len()) as u64) {
             return self.close_link(link, "credit");
         }
-        let header = &frame.header;
         if !may_serve {
-            return self.routes.fail_link(link.id, header.correlation, ClusterError::Busy);
+            return self.routes.fail_link(link.id, frame.header.correlation, ClusterError::Busy);
         }
+        self.request_taken(link, frame, discard);
+    }
+
+    /// A request within the credit of its link, which may have waited since it came.
+    pub(super) fn request_taken(&self, link: &Link, frame: &Frame<'_>, discard: bool) {
+        let header = &frame.header;
         let routing = match RoutingView::parse(frame.routing) {
             Ok(routing) => routing,
             Err(_) => return self.close_link(link, "routing"),
@@ -132,31 +138,35 @@ impl Core {
             return self.routes.fail_link(link.id, header.correlation, ClusterError::Busy);
         }
         let delivered = self.deliver_request(link, frame, &routing, discard);
-        if let (true, Ok(delivered)) = (discard, &delivered) {
+        if let (true, Ok(Some(delivered))) = (discard, &delivered) {
             self.host.charge(delivered, link.id, frame.body.len() as u32);
         }
         match delivered {
-            Ok(Delivered::Failed(ClusterError::MessageDiscarded)) if discard => {
+            Ok(Some(Delivered::Failed(ClusterError::MessageDiscarded))) if discard => {
                 self.routes.acknowledge_link(link.id, header.correlation);
             }
-            Ok(Delivered::Failed(error)) | Err(error) => {
+            Ok(Some(Delivered::Failed(error))) | Err(error) => {
                 self.routes.fail_link(link.id, header.correlation, error);
             }
-            Ok(_) if discard => self.routes.acknowledge_link(link.id, header.correlation),
+            Ok(Some(_)) if discard => self.routes.acknowledge_link(link.id, header.correlation),
             Ok(_) => {}
         }
     }
 
+    /// `None` if it waits for its shard, or was told where that is.
     fn deliver_request(
         &self,
         link: &Link,
         frame: &Frame<'_>,
         routing: &RoutingView<'_>,
         discard: bool,
-    ) -> Result<Delivered, ClusterError> {
+    ) -> Result<Option<Delivered>, ClusterError> {
         let header = &frame.header;
         if routing.role != self.routes.identity.role {
             return Err(ClusterError::NotServed);
+        }
+        if routing.hops > HOPS_MAX {
+            return Err(ClusterError::Transport);
         }
         let (type_index, method) = self.host.method_of_tag(header.tag).ok_or(ClusterError::NotServed)?;
         let id = EntityId::new(routing.entity_id).map_err(|_| ClusterError::InvalidEntityId)?;
@@ -165,10 +175,13 @@ impl Core {
         if shard != header.shard {
             return Err(ClusterError::InvalidShardId);
         }
-        if self.host.shard_token(shard).is_none() {
-            // The sender has an older table, or a newer one; either way it has to ask again.
-            let _ = self.routes.write(link, FrameKind::Moved, 0, Token(0), header.correlation, |_, _| Ok(()));
-            return Ok(Delivered::Done);
+        match self.place_frame(shard, header.token) {
+            Place::Here => {}
+            Place::Wait => return self.hold_frame(link, frame).map(|()| None),
+            Place::Elsewhere => {
+                self.refuse_moved(link, frame, true);
+                return Ok(None);
+            }
         }
         let reply_to = if discard { ReplyTo::Nobody } else { ReplyTo::Link(link.id, header.correlation) };
         let delivery = Delivery {
@@ -178,7 +191,7 @@ impl Core {
             method,
             call: Call { reply_to, chain: routing.chain().collect::<CallChain>() },
         };
-        self.host.deliver_body(&delivery, frame.body).map_err(ClusterError::from)
+        self.host.deliver_body(&delivery, frame.body).map(Some).map_err(ClusterError::from)
     }
 
     /// A call in JSON: like a request, with names instead of numbers.
@@ -220,7 +233,7 @@ impl Core {
         let hash = entity_hash(self.host.hash_seed(), call.entity_id.as_bytes());
         let shard = crate::base::hash::shard_of_hash(hash, self.host.number_of_shards());
         let id = EntityId::new(&call.entity_id).map_err(|error| (ClusterError::InvalidEntityId, error.to_string()))?;
-        if self.host.shard_token(shard).is_none() {
+        if self.is_frozen_now() || self.host.shard_token(shard).is_none() {
             return Err((ClusterError::Busy, "the entity's shard is on its way to another pod; try again".to_owned()));
         }
         let delivery = Delivery {

@@ -79,7 +79,7 @@ impl Core {
         let identity = &self.routes.identity;
         let introduce = Introduce {
             cluster_name: identity.cluster_name.clone(),
-            uid: identity.uid.0,
+            uid: self.routes.uid.get().0,
             role: identity.role.clone(),
             version: identity.version.clone(),
             is_pod: identity.is_pod,
@@ -107,9 +107,12 @@ impl Core {
             self.routes.table_in_doubt.set(true);
         }
         self.host.cancel_callers_of(id);
+        self.held.forget_link(id);
         // What was not answered is sent again, once there is a way; its own timeout bounds that.
-        self.host.resend_where(|location| location == crate::entity::Location::Link(id));
-        self.routes.wake_route_waiters();
+        self.routes.unroute_link(&self.host, &link);
+        // An address that answers nothing is followed by the next at once; each is tried once before the next check.
+        self.look_for_pods(now);
+        self.settle();
     }
 
     /// A control message.
@@ -180,7 +183,7 @@ impl Core {
         let welcome = Welcome {
             version: PROTOCOL_VERSIONS.max,
             cluster_name: identity.cluster_name.clone(),
-            pod_uid: identity.uid.0,
+            pod_uid: self.routes.uid.get().0,
             role: identity.role.clone(),
             entity_hash_name: ENTITY_HASH_NAME.to_owned(),
             hash_seed: self.host.hash_seed(),
@@ -206,12 +209,13 @@ impl Core {
             // Another process has its address now: the table that named it is old.
             return self.close_link(link, "another_pod");
         }
+        link.peer_uid.set(Some(PodUid(welcome.pod_uid)));
         link.frame_bytes_max.set(welcome.frame_bytes_max);
         link.send.borrow_mut().set_frame_bytes_max(welcome.frame_bytes_max);
         link.credit.set(u64::from(welcome.credit_bytes));
         self.opened(link, &welcome.schemas);
         self.ask_for_table(link);
-        self.routes.wake_route_waiters();
+        self.routes.wake_due.set(true);
     }
 
     fn opened(&self, link: &Link, schemas: &[SchemaOfTag]) {
@@ -249,7 +253,7 @@ impl Core {
             Ok(table) => {
                 if self.routes.table_in_doubt.replace(false) {
                     // Epochs compare only within one store; that of the pods we lost may have begun anew.
-                    *self.routes.table.borrow_mut() = None;
+                    self.routes.forget_table();
                 }
                 self.set_table(Arc::new(table));
             }

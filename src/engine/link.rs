@@ -98,6 +98,14 @@ pub(super) struct Link {
     pub wants_tables: Cell<bool>,
     /// Questions of the peer that the control thread has not answered.
     pub questions: Cell<u32>,
+    /// The pod at the other end, once it has said so.
+    pub peer_uid: Cell<Option<PodUid>>,
+    /// The send buffer holds something besides control frames.
+    pub has_messages: Cell<bool>,
+    /// Nothing goes out any more.
+    pub muted: Cell<bool>,
+    /// When it is closed, since its pod has left.
+    pub orphaned_until: Cell<Nanos>,
     /// Largest body that the peer takes.
     pub frame_bytes_max: Cell<u32>,
     limits: LinkLimits,
@@ -139,6 +147,10 @@ impl Link {
             paused: Cell::new(false),
             wants_tables: Cell::new(false),
             questions: Cell::new(0),
+            peer_uid: Cell::new(None),
+            has_messages: Cell::new(false),
+            muted: Cell::new(false),
+            orphaned_until: Cell::new(Nanos::NEVER),
             frame_bytes_max: Cell::new(limits.frame_bytes_max),
             limits,
         })

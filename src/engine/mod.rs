@@ -5,12 +5,15 @@
 mod core;
 mod frames;
 mod handshake;
+mod held;
 mod link;
+mod moves;
 mod parcel;
 #[cfg_attr(not(feature = "runtime"), allow(dead_code, reason = "asked by clients, which need the runtime"))]
 mod questions;
 #[cfg_attr(not(feature = "runtime"), allow(dead_code, reason = "some ways serve only the questions of clients"))]
 mod routes;
+mod serving;
 
 pub use self::core::{Command, Core, CoreParts, CoreQueues, Inspector, Question, Released};
 pub use link::LinkLimits;

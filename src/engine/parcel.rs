@@ -9,9 +9,12 @@ use core::alloc::Layout;
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ptr::NonNull;
 
+use std::sync::Arc;
+
 use crate::base::{ClusterError, EntityId};
 use crate::entity::pool::{BlockPool, release_foreign};
-use crate::entity::{AnswerVtable, CallChain, MessageVtable};
+use crate::entity::{AnswerVtable, CallChain, Host, MessageVtable, PendingKey};
+use crate::sharding::ShardTable;
 
 /// Largest message or answer that needs no block.
 pub const INLINE_BYTES: usize = 48;
@@ -142,6 +145,14 @@ impl CallParcel {
         usize::from(self.message_type.index)
     }
 
+    /// Gives the message back to the ask that sent it, on its core. False if that does not wait any more.
+    pub(super) fn give_back(self, host: &Host) -> bool {
+        self.open(host.pool(), |parcel, message| {
+            // SAFETY: the message is initialised, of its type, and given away; the key is that of the ask which sent it.
+            unsafe { host.give_back(PendingKey::from_number(parcel.key), parcel.message_type, message) }
+        })
+    }
+
     /// Hands the message to `take`, which consumes it, with the rest of the parcel beside it.
     pub(super) fn open<R>(self, pool: &BlockPool, take: impl FnOnce(&CallParcel, *mut ()) -> R) -> R {
         let mut parcel = ManuallyDrop::new(self);
@@ -251,6 +262,10 @@ pub enum Parcel {
     },
     /// A connection for this core.
     Socket(Box<AcceptedSocket>),
+    /// A message comes back: its shard is not on the core that it was sent to.
+    Returned(Box<CallParcel>),
+    /// The table of the sending core, which may be newer.
+    Table(Arc<ShardTable>),
 }
 
 // A slot of a queue is a sequence number and a parcel in two cache lines.

@@ -8,16 +8,17 @@
 
 use core::cell::{Cell, OnceCell, RefCell};
 use core::task::Waker;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::link::{Link, LinkLimits, Peer, Phase, RequestHead};
+use super::moves::{Learned, way_of};
 use super::parcel::{AnswerParcel, CallAddress, CallParcel, Parcel};
 use crate::base::hash::WordMap;
-use crate::base::limits::{LINKS_MAX, REDIAL_PAUSE};
-use crate::base::{ClusterError, CoreIndex, LinkId, Nanos, PodUid, Token};
+use crate::base::limits::{CLIENT_LINKS_MIN, LINKS_MAX, REDIAL_PAUSE};
+use crate::base::{ClusterError, CoreIndex, Epoch, LinkId, Nanos, PodUid, ShardId, Token};
 use crate::entity::messenger::NOT_HOSTED;
 use crate::entity::router::Encode;
 use crate::entity::{AnswerVtable, Host, Location, Outbound, PendingKey, Router, Sent};
@@ -98,6 +99,12 @@ pub struct EngineCounters {
     pub requests_received: AtomicU64,
     /// Requests that had to be sent again.
     pub resends: AtomicU64,
+    /// Requests that were refused since their shard is elsewhere.
+    pub moved_answers: AtomicU64,
+    /// Replies that came from a former owner and were dropped.
+    pub stale_replies: AtomicU64,
+    /// How often the core was frozen, since the pod's lease was not renewed in time.
+    pub freezes: AtomicU64,
     /// Links that are open.
     pub links_open: AtomicU64,
     /// Messages sent to other cores.
@@ -126,14 +133,30 @@ pub(super) struct PeerCore {
     pub doorbell: Arc<Doorbell>,
     /// Something was pushed since the last flush.
     pub touched: Cell<bool>,
+    /// Epoch of the table that it was given last.
+    pub told: Cell<Epoch>,
 }
 
 /// The ways out of a core.
 pub struct Routes {
     pub(super) identity: Identity,
+    /// The member of the cluster that the process is now; begins as the identity's.
+    pub(super) uid: Cell<PodUid>,
     pub(super) limits: LinkLimits,
     pub(super) table: RefCell<Option<Arc<ShardTable>>>,
-    /// Whether a pod of the table is this one.
+    /// Owners that are newer than the table.
+    pub(super) learned: RefCell<HashMap<ShardId, Learned>>,
+    /// Messages under way to a former owner, by the shard whose later messages wait for them; how many of each shard.
+    pub(super) gated: RefCell<HashMap<PendingKey, ShardId>>,
+    pub(super) gates: RefCell<HashMap<ShardId, u32>>,
+    /// Shards whose gate has opened.
+    pub(super) opened: RefCell<Vec<ShardId>>,
+    /// Those who wait for a way have to be woken.
+    pub(super) wake_due: Cell<bool>,
+    /// Those who wait for a way, by shard and order.
+    pub(super) unsent: RefCell<HashMap<ShardId, BTreeMap<u64, PendingKey>>>,
+    /// [`Router::woken_have_run`] is to come.
+    pub(super) barrier: Cell<bool>,
     pub(super) peers: Vec<Option<PeerCore>>,
     links: RefCell<Vec<(u32, Option<Rc<Link>>)>>,
     free_links: RefCell<Vec<u32>>,
@@ -145,7 +168,7 @@ pub struct Routes {
     /// A client has lost all its links: the pods of its table may be gone for good, and their store with them.
     pub(super) table_in_doubt: Cell<bool>,
     /// Asks that found no way; each once.
-    route_waiters: RefCell<Vec<PendingKey>>,
+    pub(super) route_waiters: RefCell<Vec<PendingKey>>,
     /// Questions that found none; asked by few, and not often.
     question_waiters: RefCell<Vec<Waker>>,
     /// Some waiter waits for room in a link.
@@ -154,7 +177,9 @@ pub struct Routes {
     host: OnceCell<Weak<Host>>,
     pub(super) counters: Arc<EngineCounters>,
     /// Where clients learn the table.
-    pub(super) bootstrap: RefCell<Vec<String>>,
+    bootstrap: Vec<String>,
+    /// Which address a client dials next.
+    next_dial: Cell<usize>,
 }
 
 impl Routes {
@@ -165,6 +190,15 @@ impl Routes {
         bootstrap: Vec<String>,
     ) -> Routes {
         Routes {
+            uid: Cell::new(identity.uid),
+            learned: RefCell::default(),
+            gated: RefCell::default(),
+            gates: RefCell::default(),
+            opened: RefCell::default(),
+            wake_due: Cell::new(false),
+            unsent: RefCell::default(),
+            barrier: Cell::new(false),
+            next_dial: Cell::new(0),
             identity,
             limits,
             table: RefCell::default(),
@@ -182,7 +216,7 @@ impl Routes {
             sequence: Cell::new(0),
             host: OnceCell::new(),
             counters: Arc::default(),
-            bootstrap: RefCell::new(bootstrap),
+            bootstrap,
         }
     }
 
@@ -224,11 +258,10 @@ impl Routes {
         Some(link)
     }
 
-    /// Whether a client has to look for a pod that tells it the table: it has no link, and none is being made for that.
+    /// Whether a client has no link to any pod.
     pub(super) fn is_lost(&self) -> bool {
         let links = self.links.borrow();
-        let mut links = links.iter().filter_map(|(_, link)| link.as_ref());
-        !self.identity.is_pod && !links.any(|link| link.is_open() || matches!(link.peer, Peer::Bootstrap(_)))
+        !self.identity.is_pod && !links.iter().filter_map(|(_, link)| link.as_ref()).any(|link| link.is_open())
     }
 
     /// Forgets a link whose connection is gone.
@@ -268,7 +301,7 @@ impl Routes {
             target_core: core,
             sender_core: self.identity.core,
             cluster_name_hash: crate::base::hash::stable_hash(&self.identity.cluster_name),
-            sender_uid: self.identity.uid,
+            sender_uid: self.uid.get(),
             is_pod: self.identity.is_pod,
         };
         self.commands.borrow_mut().push(LinkCommand::Connect {
@@ -279,17 +312,52 @@ impl Routes {
         Some(link)
     }
 
-    /// Dials the next bootstrap address, to learn the table.
-    pub(super) fn dial_bootstrap(&self, now: Nanos) {
-        let next = {
-            let mut addresses = self.bootstrap.borrow_mut();
-            if addresses.is_empty() {
-                return;
-            }
-            addresses.rotate_left(1);
-            addresses[0].clone()
-        };
-        self.dial(Peer::Bootstrap(next.clone()), ANY_CORE, &next, now);
+    /// How many addresses [`Routes::dial_next`] chooses from.
+    pub(super) fn dial_addresses(&self) -> usize {
+        self.table.borrow().as_ref().map_or(0, |table| table.pods().len()) + self.bootstrap.len()
+    }
+
+    /// Whether a client needs one more link, and none is being made: it hears of newer tables over any, so one is too
+    /// few as long as there are other pods.
+    pub(super) fn wants_link(&self) -> bool {
+        if self.identity.is_pod {
+            return false;
+        }
+        let links = self.links.borrow();
+        let is_new = |link: &Link| matches!(link.phase.get(), Phase::Connecting | Phase::Greeting);
+        if links.iter().filter_map(|(_, link)| link.as_ref()).any(|link| is_new(link)) {
+            return false;
+        }
+        let open = links.iter().filter_map(|(_, link)| link.as_ref()).filter(|link| link.is_open());
+        let linked: HashSet<PodUid> = open.filter_map(|link| link.peer_uid.get()).collect();
+        let pods = self.table.borrow().as_ref().map_or(1, |table| table.pods().len());
+        linked.len() < CLIENT_LINKS_MIN.min(pods.max(1))
+    }
+
+    /// Dials the next pod of the table that has no link, or else the next bootstrap address, to learn the table.
+    pub(super) fn dial_next(&self, now: Nanos) {
+        let table = self.table.borrow().clone();
+        let pods = table.as_ref().map_or(&[][..], |table| table.pods());
+        let count = pods.len() + self.bootstrap.len();
+        for _ in 0..count {
+            let at = self.next_dial.get() % count;
+            self.next_dial.set(at + 1);
+            let address = match pods.get(at) {
+                Some(pod) if self.has_link_to(pod.uid) => continue,
+                Some(pod) => &pod.address,
+                None => &self.bootstrap[at - pods.len()],
+            };
+            self.dial(Peer::Bootstrap(address.clone()), ANY_CORE, address, now);
+            return;
+        }
+    }
+
+    fn has_link_to(&self, uid: PodUid) -> bool {
+        let links = self.links.borrow();
+        links
+            .iter()
+            .filter_map(|(_, link)| link.as_ref())
+            .any(|link| link.is_open() && link.peer_uid.get() == Some(uid))
     }
 
     /// Waits a little before it is dialed again.
@@ -334,6 +402,9 @@ impl Routes {
     ) -> Result<(), ClusterError> {
         let lane = if kind == FrameKind::Control { Lane::Control } else { Lane::Messages };
         link.write_frame(kind, FrameFlags::new(lane), tag, token, correlation, body)?;
+        if kind != FrameKind::Control {
+            link.has_messages.set(true);
+        }
         if matches!(kind, FrameKind::Reply | FrameKind::Failure | FrameKind::Ack | FrameKind::Moved)
             && let Some(grant) = link.release_request()
         {
@@ -375,10 +446,15 @@ impl Routes {
     /// order.
     pub(super) fn wake_route_waiters(&self) {
         self.starved.set(false);
-        let waiters = core::mem::take(&mut *self.route_waiters.borrow_mut());
+        let mut waiters = core::mem::take(&mut *self.route_waiters.borrow_mut());
         let questions = core::mem::take(&mut *self.question_waiters.borrow_mut());
         if let Some(host) = self.host() {
+            waiters.sort_by_cached_key(|key| host.order_of(*key));
+            let any = !waiters.is_empty();
             host.wake_first(|| waiters.into_iter().for_each(|key| host.route_opened(key)));
+            if any && !self.barrier.replace(true) {
+                host.queue_barrier();
+            }
         }
         for waker in questions {
             waker.wake();
@@ -468,12 +544,13 @@ impl Routes {
                 chain: outbound.call.chain.calls(),
                 role: table.role(),
                 entity_id: outbound.target.id.as_str(),
-                sender_incarnation: self.identity.uid.0 as u64 ^ u64::from(self.identity.core.0),
+                sender_incarnation: self.uid.get().0 as u64 ^ u64::from(self.identity.core.0),
                 sender_sequence: sequence,
             },
         };
         // SAFETY: the message is initialised and of the stated type.
         link.write_request(&head, |bytes, limit| unsafe { (message_type.encode)(outbound.message, bytes, limit) })?;
+        link.has_messages.set(true);
         self.mark_dirty(link);
         EngineCounters::add(&self.counters.requests_sent, 1);
         Ok(Sent { location: Location::Link(link.id), taken: false })
@@ -482,9 +559,9 @@ impl Routes {
     /// Where a call in JSON goes: to the owner of the shard.
     pub(super) fn link_for_hash(&self, hash: u64, now: Nanos) -> Option<Rc<Link>> {
         let table = self.table.borrow().clone()?;
-        let owner = table.owner(table.shard_of(hash))?;
-        let pod = table.pod(owner.pod)?;
-        self.link_to(pod.uid, owner.core, &pod.address, now).filter(|link| link.is_open())
+        let learned = self.learned.borrow();
+        let way = way_of(&table, &learned, table.shard_of(hash))?;
+        self.link_to(way.uid, way.core, way.address, now).filter(|link| link.is_open())
     }
 
     /// Any open link; for questions that every pod answers.
@@ -493,31 +570,68 @@ impl Routes {
     }
 }
 
-const UNROUTED: Sent = Sent { location: Location::Unrouted, taken: false };
-
-impl Router for Routes {
-    fn send(&self, host: &Host, outbound: &Outbound<'_>) -> Result<Sent, ClusterError> {
+impl Routes {
+    fn send_now(&self, host: &Host, outbound: &Outbound<'_>) -> Result<Sent, ClusterError> {
         // A borrow instead of a count: nothing below changes the table.
         let table = self.table.borrow();
         let Some(table) = table.as_deref() else { return Ok(UNROUTED) };
         let shard = table.shard_of(outbound.target.hash);
-        let Some(owner) = table.owner(shard) else { return Ok(UNROUTED) };
-        let pod = table.pod(owner.pod).ok_or(ClusterError::InvalidShardId)?;
-        if pod.uid == self.identity.uid {
-            if owner.core == self.identity.core {
-                // The table says here: the type is not registered, or this core has yet to take the shard over.
+        let learned = self.learned.borrow();
+        let Some(way) = way_of(table, &learned, shard) else { return Ok(UNROUTED) };
+        if self.is_gated(shard) || self.has_earlier(host, outbound.key, shard) {
+            return Ok(UNROUTED);
+        }
+        if way.uid == self.uid.get() {
+            if way.core == self.identity.core {
+                // The table says here: the type is not registered, or this core does not serve the shard now.
                 let served = outbound.target.type_index != NOT_HOSTED;
                 return if served { Ok(UNROUTED) } else { Err(ClusterError::NotServed) };
             }
-            return self.send_to_core(host, owner.core, outbound);
+            return self.send_to_core(host, way.core, outbound);
         }
-        match self.link_to(pod.uid, owner.core, &pod.address, host.now()) {
-            Some(link) => self.send_to_link(&link, table, outbound, owner.token),
+        match self.link_to(way.uid, way.core, way.address, host.now()) {
+            Some(link) => self.send_to_link(&link, table, outbound, way.token),
             None => Ok(UNROUTED),
         }
     }
+}
+
+const UNROUTED: Sent = Sent { location: Location::Unrouted, taken: false };
+
+impl Router for Routes {
+    #[inline]
+    fn send(&self, host: &Host, outbound: &Outbound<'_>) -> Result<Sent, ClusterError> {
+        let sent = self.send_now(host, outbound);
+        let waits = matches!(&sent, Ok(sent) if sent.location == Location::Unrouted);
+        if waits {
+            self.enters(host, outbound.key, outbound.target.hash);
+        } else if !self.unsent.borrow().is_empty() {
+            self.leaves(host, outbound.key, outbound.target.hash);
+        }
+        sent
+    }
+
+    fn is_next(&self, host: &Host, key: PendingKey, hash: u64) -> bool {
+        let Some(shard) = self.table.borrow().as_deref().map(|table| table.shard_of(hash)) else { return false };
+        !self.is_gated(shard) && !self.has_earlier(host, key, shard)
+    }
+
+    fn leaves(&self, host: &Host, key: PendingKey, hash: u64) {
+        self.leave(host, key, hash);
+    }
+
+    fn woken_have_run(&self, host: &Host) {
+        self.barrier.set(false);
+        self.pass_over(host);
+    }
 
     fn cancel(&self, location: Location, key: PendingKey) {
+        self.arrived(key);
+        if let Some(host) = self.host()
+            && let Some(hash) = host.hash_of(key)
+        {
+            self.leave(&host, key, hash);
+        }
         match location {
             Location::Core(core) => self.push(core, Parcel::Cancel { key: key.to_number() }),
             Location::Link(id) => {

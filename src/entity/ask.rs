@@ -202,6 +202,7 @@ impl<M: Message> Ask<M> {
             return self.finish(Err(ClusterError::InvalidEntityId));
         }
         let (key, deadline) = self.wait(host, context);
+        host.enter_order(key, self.target.hash);
         self.stage = Stage::OnCore(Waiting { core: host.core(), key, deadline });
         self.send_away(host, discard, key, deadline)
     }
@@ -259,7 +260,7 @@ impl<M: Message> Ask<M> {
         let state = host.pending.check(key);
         match state {
             Some(State::Waiting) if host.pending.location(key) != Location::Unrouted => Poll::Pending,
-            Some(State::Waiting | State::Resend) => self.try_again(host, context, discard, key, deadline),
+            Some(State::Waiting) => self.try_again(host, context, discard, key, deadline),
             Some(State::Answered(block)) => {
                 host.disarm(host.pending.remove_taken(key));
                 // SAFETY: the block holds an answer of this message, which moves out of it.
@@ -285,9 +286,18 @@ impl<M: Message> Ask<M> {
         key: PendingKey,
         deadline: Nanos,
     ) -> Poll<Result<Option<Answer<M>>, ClusterError>> {
-        let here = self.target.type_index != NOT_HOSTED && host.hosts(self.target.hash);
+        if let Some(block) = host.take_returned(key) {
+            // SAFETY: the core that it had moved to gave back the message of this ask, which moves out of the block.
+            unsafe {
+                self.message = Some(block.cast::<M>().read());
+                host.pool().give(block, Tables::<M>::MESSAGE.layout);
+            }
+        }
+        let hash = self.target.hash;
+        let here = self.target.type_index != NOT_HOSTED && (host.hosts(hash) || host.may_start_waiting(key, hash));
         if here && self.message.is_some() {
             // The shard came to this core while the message waited.
+            host.router().leaves(host, key, hash);
             host.disarm(host.pending.remove(key, host.pool()));
             self.stage = Stage::New;
             return self.start_here(host, context, discard);
@@ -301,6 +311,7 @@ impl<M: Message> Ask<M> {
         key: PendingKey,
         outcome: Result<Option<Answer<M>>, ClusterError>,
     ) -> Poll<Result<Option<Answer<M>>, ClusterError>> {
+        host.forget_returned(key);
         host.disarm(host.pending.remove(key, host.pool()));
         self.finish(outcome)
     }
@@ -342,6 +353,7 @@ fn forget_on(host: &Host, key: PendingKey) {
     if host.pending.is_waiting(key) {
         host.abandon(key);
     }
+    host.forget_returned(key);
     host.disarm(host.pending.remove(key, host.pool()));
 }
 

@@ -78,6 +78,8 @@ pub struct CellVtable {
     pub poll: unsafe fn(&Host, NonNull<CellHeader>),
     /// Drops the future; the memory stays.
     pub drop_future: unsafe fn(NonNull<CellHeader>),
+    /// Belongs to an entity, so that it must not be polled while the core may not serve.
+    pub of_entity: bool,
 }
 
 /// Start of every cell.

@@ -290,6 +290,7 @@ impl<M: Message, F: Future<Output = Answer<M>>> HandlerCell<M, F> {
         layout: Layout::new::<Self>(),
         poll: poll_handler::<M, F>,
         drop_future: drop_handler_future::<M, F>,
+        of_entity: true,
     };
 }
 
@@ -457,7 +458,7 @@ fn deliver<M: Message>(
         }
         ReplyTo::Link(link, correlation) => {
             // SAFETY: slots are alive as long as the host.
-            let token = host.shard_token(unsafe { slot.as_ref() }.shard.get()).unwrap_or_default();
+            let token = host.owned_token(unsafe { slot.as_ref() }.shard.get()).unwrap_or_default();
             let mut encode = |buffer: &mut Vec<u8>, limit| codec::encode(&answer, buffer, limit);
             host.router().answer_link(link, correlation, token, &mut encode);
         }
@@ -564,6 +565,7 @@ where
             layout: Layout::new::<LifecycleCell<F, T>>(),
             poll: poll_lifecycle::<F, T>,
             drop_future: drop_lifecycle::<F, T>,
+            of_entity: true,
         }
     };
     // SAFETY: the block has the layout of the cell; the slot is alive as long as the host.
@@ -646,7 +648,12 @@ struct TaskCell<F> {
 pub(super) fn spawn_task<F: Future<Output = ()> + 'static>(host: &Host, future: F) -> NonNull<CellHeader> {
     let cell = host.pool().take(Layout::new::<TaskCell<F>>()).cast::<TaskCell<F>>();
     let vtable = const {
-        &CellVtable { layout: Layout::new::<TaskCell<F>>(), poll: poll_task::<F>, drop_future: drop_task::<F> }
+        &CellVtable {
+            layout: Layout::new::<TaskCell<F>>(),
+            poll: poll_task::<F>,
+            drop_future: drop_task::<F>,
+            of_entity: false,
+        }
     };
     // SAFETY: the block has the layout of the cell.
     unsafe {

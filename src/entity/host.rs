@@ -28,6 +28,7 @@ use super::hosting::TypeHost;
 use super::message::{EntityRef, Message, Protocol};
 use super::messenger::Messenger;
 use super::options::EntityDefaults;
+use super::ownership::Ownership;
 use super::pending::{Location, PendingAsks, State};
 use super::pool::BlockPool;
 use super::router::Router;
@@ -49,6 +50,10 @@ thread_local! {
 pub(super) enum Runnable {
     Cell(NonNull<CellHeader>),
     Slot(NonNull<SlotHeader>),
+    /// The next part of the look for entities of shards that are being released.
+    ReleaseScan,
+    /// Everything that was ready before it has run.
+    Barrier,
 }
 
 /// What a timer is for.
@@ -116,7 +121,7 @@ pub struct Host {
     pub(super) types: OnceCell<Box<[TypeHost]>>,
     tags: RefCell<WordMap<u32, (u16, &'static Method)>>,
     pool: BlockPool,
-    ready: RefCell<VecDeque<Runnable>>,
+    pub(super) ready: RefCell<VecDeque<Runnable>>,
     tasks: CellList,
     pub(super) pending: PendingAsks,
     pub(super) timers: RefCell<TimerWheel<TimerKey>>,
@@ -127,7 +132,9 @@ pub struct Host {
     /// The start or stop that is being polled, innermost, and the depth of its poll.
     lifecycle: Cell<Option<PolledLifecycle>>,
     next_call: Cell<u64>,
-    shards: RefCell<Box<[Token]>>,
+    /// Tokens of the shards whose messages are taken now; zero for all others.
+    pub(super) shards: RefCell<Box<[Token]>>,
+    pub(super) ownership: Ownership,
     router: OnceCell<Rc<dyn Router>>,
     /// Calls from elsewhere that wait or run here, so that their senders can cancel them.
     callers: RefCell<HashMap<ReplyTo, Location>>,
@@ -154,7 +161,8 @@ impl Drop for Entered<'_> {
 impl Host {
     /// A host without entity types and shards.
     pub fn new(options: HostOptions) -> Host {
-        let shards = vec![Token(0); options.number_of_shards as usize].into_boxed_slice();
+        let options_shards = options.number_of_shards;
+        let shards = vec![Token(0); options_shards as usize].into_boxed_slice();
         Host {
             next_call: Cell::new(options.call_id_base),
             options,
@@ -170,6 +178,7 @@ impl Host {
             budget: Cell::new(TURN_BUDGET),
             current: Cell::new(None),
             lifecycle: Cell::new(None),
+            ownership: Ownership::new(options_shards),
             shards: RefCell::new(shards),
             router: OnceCell::new(),
             callers: RefCell::default(),
@@ -285,7 +294,7 @@ impl Host {
         self.tags.borrow().get(&tag).copied()
     }
 
-    /// The token of a shard if this core owns it.
+    /// The token of a shard if this core takes messages for it.
     #[inline(always)]
     pub fn shard_token(&self, shard: ShardId) -> Option<Token> {
         self.shards.borrow().get(shard.0 as usize).copied().filter(|token| token.0 != 0)
@@ -297,17 +306,6 @@ impl Host {
         let shards = self.shards.borrow();
         let shard = crate::base::hash::shard_of_hash(hash, shards.len() as u32);
         shards.get(shard.0 as usize).is_some_and(|token| token.0 != 0)
-    }
-
-    /// Says which shards this core owns, with their tokens; the others it does not.
-    pub fn set_shards(&self, owned: impl Iterator<Item = (ShardId, Token)>, number_of_shards: u32) {
-        let mut shards = vec![Token(0); number_of_shards as usize].into_boxed_slice();
-        for (shard, token) in owned {
-            if let Some(entry) = shards.get_mut(shard.0 as usize) {
-                *entry = token;
-            }
-        }
-        *self.shards.borrow_mut() = shards;
     }
 
     /// Shards of the role.
@@ -460,11 +458,28 @@ impl Host {
         match next {
             None => false,
             Some(Runnable::Slot(slot)) => {
+                if self.is_frozen() {
+                    self.keep_frozen(Runnable::Slot(slot));
+                    return true;
+                }
                 self.refill_budget();
                 self.run_slot(slot);
                 true
             }
+            Some(Runnable::Barrier) => {
+                self.router().woken_have_run(self);
+                true
+            }
+            Some(Runnable::ReleaseScan) => {
+                self.scan_for_release();
+                true
+            }
             Some(Runnable::Cell(cell)) => {
+                // SAFETY: the queue's reference keeps the cell alive.
+                if self.is_frozen() && unsafe { cell.as_ref() }.vtable().of_entity {
+                    self.keep_frozen(Runnable::Cell(cell));
+                    return true;
+                }
                 self.refill_budget();
                 // SAFETY: the queue's reference came with the cell and is given up here.
                 unsafe {
@@ -592,18 +607,6 @@ impl Host {
         self.pending.settle(key, State::Failed(error));
     }
 
-    /// Asks the senders of messages that went over a link or to a core to send them again.
-    pub(crate) fn resend_where(&self, wanted: impl Fn(Location) -> bool) {
-        for key in self.pending.keys_where(wanted) {
-            self.pending.settle(key, State::Resend);
-        }
-    }
-
-    /// Asks the sender of one message to send it again.
-    pub(crate) fn resend(&self, key: PendingKey) {
-        self.pending.settle(key, State::Resend);
-    }
-
     /// Tells whoever waits that the message failed.
     pub(crate) fn fail(&self, reply_to: ReplyTo, error: ClusterError) {
         match reply_to {
@@ -680,7 +683,7 @@ impl Host {
     pub(super) fn abandon(&self, key: PendingKey) {
         let location = self.pending.location(key);
         match location {
-            Location::Core(_) | Location::Link(_) => self.router().cancel(location, key),
+            Location::Core(_) | Location::Link(_) | Location::Unrouted => self.router().cancel(location, key),
             _ => self.interrupt(location),
         }
     }
@@ -723,10 +726,13 @@ impl Host {
                     }
                 }
                 Some(TimerKey::Sleep(key)) => self.acknowledge(key),
+                Some(key @ TimerKey::Terminate(..)) if self.is_frozen() => self.ownership.keep_timer(key),
                 Some(TimerKey::Terminate(slot, generation)) => self.termination_timed_out(slot, generation),
             }
         }
-        self.sweep_idle(now);
+        if !self.is_frozen() {
+            self.sweep_idle(now);
+        }
     }
 
     /// Writes the text of a panic to the log.
@@ -772,6 +778,8 @@ impl Drop for Host {
             }
         }
         host.drop_entities();
+        host.drop_returned();
+        host.end_frozen();
         let ready: Vec<Runnable> = host.ready.borrow_mut().drain(..).collect();
         for runnable in ready {
             if let Runnable::Cell(cell) = runnable {

@@ -317,6 +317,7 @@ impl Host {
         }
         let shard = shard_of_hash(delivery.hash, self.number_of_shards());
         let slot = kind.arena.activate(delivery.hash, delivery.id.clone(), shard);
+        self.entity_enters(shard);
         add(&self.counters().live, 1);
         // SAFETY: slots are alive as long as the host.
         let header = unsafe { slot.as_ref() };
@@ -373,7 +374,12 @@ impl Host {
     pub(super) fn release(&self, kind: &TypeHost, slot: NonNull<SlotHeader>) {
         add(&self.counters().live, u64::MAX);
         // SAFETY: the callers have dropped the state, and nothing waits or runs.
-        unsafe { kind.arena.release(slot) };
+        let shard = unsafe {
+            let shard = slot.as_ref().shard.get();
+            kind.arena.release(slot);
+            shard
+        };
+        self.entity_leaves(shard);
     }
 
     /// What follows the end of every handler, however it ended.

@@ -22,6 +22,7 @@ mod mailbox;
 mod message;
 pub(crate) mod messenger;
 mod options;
+mod ownership;
 mod pending;
 pub(crate) mod pool;
 #[cfg_attr(not(feature = "runtime"), allow(dead_code, reason = "awaits the answers to questions of clients"))]
@@ -48,7 +49,8 @@ pub use message::{
 };
 pub use messenger::{EntityTarget, Messenger, SendStreamError};
 pub use options::{EntityDefaults, EntityOptions};
+pub use ownership::{Clock, Lease};
 pub use pending::Location;
 pub use router::{Encode, Outbound, Router, Sent};
-pub use scope::{Gone, Scope, Sleep, sleep, spawn};
+pub use scope::{FenceError, Gone, Scope, Sleep, sleep, spawn};
 pub use view::{ReadInPlace, View, ViewOf};

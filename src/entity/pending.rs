@@ -46,12 +46,14 @@ pub(super) enum State {
     /// A discard is in the mailbox.
     Acknowledged,
     Failed(ClusterError),
-    /// Send the message again.
-    Resend,
 }
 
 struct Entry {
     generation: u32,
+    /// Position among the messages that this core has sent out; zero if it is none.
+    order: u64,
+    /// Hash of the entity's id, if it has an order.
+    hash: u64,
     state: State,
     location: Location,
     waker: Option<Waker>,
@@ -97,12 +99,15 @@ impl PendingAsks {
             entry.state = State::Waiting;
             entry.location = Location::Nowhere;
             entry.waits_for_route = false;
+            entry.order = 0;
             entry.answer_type = answer_type;
             return PendingKey { index, generation: entry.generation };
         }
         let index = entries.len() as u32;
         entries.push(Entry {
             generation: 0,
+            order: 0,
+            hash: 0,
             state: State::Waiting,
             location: Location::Nowhere,
             waker: None,
@@ -149,6 +154,11 @@ impl PendingAsks {
         self.with(key, |entry| !core::mem::replace(&mut entry.waits_for_route, true)).unwrap_or(false)
     }
 
+    /// Whether an ask waits to be woken when a way opens. False for one that was woken and has not been polled since.
+    pub(crate) fn waits_for_route(&self, key: PendingKey) -> bool {
+        self.with(key, |entry| entry.waits_for_route).unwrap_or(false)
+    }
+
     /// A way may have opened: wakes an ask that waits for one.
     pub(crate) fn route_opened(&self, key: PendingKey) {
         let waker = self.with(key, |entry| {
@@ -160,16 +170,47 @@ impl PendingAsks {
         }
     }
 
-    /// The state of an ask, `Resend` turned back into `Waiting`.
+    /// The state of an ask.
     pub(super) fn check(&self, key: PendingKey) -> Option<State> {
+        self.with(key, |entry| entry.state)
+    }
+
+    /// Says which entity an ask that leaves the core goes to, and its position among those that do.
+    pub(super) fn set_route(&self, key: PendingKey, hash: u64, order: u64) {
+        self.with(key, |entry| (entry.hash, entry.order) = (hash, order));
+    }
+
+    /// Hash of the entity that an ask went out to.
+    pub(super) fn hash(&self, key: PendingKey) -> Option<u64> {
+        self.with(key, |entry| (entry.order != 0).then_some(entry.hash)).flatten()
+    }
+
+    /// Position of an ask among those that leave the core.
+    pub(super) fn order(&self, key: PendingKey) -> u64 {
+        self.with(key, |entry| entry.order).unwrap_or(0)
+    }
+
+    /// The message of an ask is not under way any more and has to be sent again. True if the ask was not known to wait
+    /// for a way out; it does now.
+    pub(super) fn unroute(&self, key: PendingKey) -> bool {
         self.with(key, |entry| {
-            let state = entry.state;
-            if state == State::Resend {
-                entry.state = State::Waiting;
-                entry.location = Location::Unrouted;
+            if !matches!(entry.state, State::Waiting) {
+                return false;
             }
-            state
+            entry.location = Location::Unrouted;
+            !core::mem::replace(&mut entry.waits_for_route, true)
         })
+        .unwrap_or(false)
+    }
+
+    /// The asks that are under way to other cores and pods, with the hashes of their entities.
+    pub(super) fn under_way(&self) -> Vec<(PendingKey, u64)> {
+        let entries = self.entries.borrow();
+        let waiting = entries.iter().enumerate().filter(|(_, entry)| matches!(entry.state, State::Waiting));
+        waiting
+            .filter(|(_, entry)| entry.order != 0 && matches!(entry.location, Location::Core(_) | Location::Link(_)))
+            .map(|(index, entry)| (PendingKey { index: index as u32, generation: entry.generation }, entry.hash))
+            .collect()
     }
 
     /// Whether an ask still waits.
@@ -238,12 +279,12 @@ impl PendingAsks {
         timer
     }
 
-    /// All asks for which `wanted` says yes, by their location; for links that end.
-    pub(crate) fn keys_where(&self, wanted: impl Fn(Location) -> bool) -> Vec<PendingKey> {
+    /// All asks behind a link, in no order; for links that end.
+    pub(super) fn behind(&self, link: LinkId) -> Vec<PendingKey> {
         let entries = self.entries.borrow();
         let waiting = entries.iter().enumerate().filter(|(_, entry)| matches!(entry.state, State::Waiting));
         waiting
-            .filter(|(_, entry)| wanted(entry.location))
+            .filter(|(_, entry)| entry.location == Location::Link(link))
             .map(|(index, entry)| PendingKey { index: index as u32, generation: entry.generation })
             .collect()
     }

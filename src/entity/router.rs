@@ -51,12 +51,29 @@ pub trait Router {
     /// If it cannot be sent and waiting would not help; the message still belongs to the sender.
     fn send(&self, host: &Host, outbound: &Outbound<'_>) -> Result<Sent, ClusterError>;
 
-    /// The sender stopped waiting.
+    /// The sender stopped waiting; the location is one of another core, a link, or no way yet.
     fn cancel(&self, location: Location, key: PendingKey);
 
     /// Has an ask whose message found no way ([`Location::Unrouted`]) woken when it may be sent. Called once for each
     /// time that it is to be woken.
     fn wait_for_route(&self, key: PendingKey);
+
+    /// Whether an ask that waits for a way is the next one to its shard: none waits that came before it, and nothing is
+    /// under way to a former owner.
+    fn is_next(&self, host: &Host, key: PendingKey, hash: u64) -> bool {
+        let _ = (host, key, hash);
+        true
+    }
+
+    /// An ask does not wait for a way any more: its message starts here, or it ends.
+    fn leaves(&self, host: &Host, key: PendingKey, hash: u64) {
+        let _ = (host, key, hash);
+    }
+
+    /// Everything has run that was ready at the last [`Host::queue_barrier`].
+    fn woken_have_run(&self, host: &Host) {
+        let _ = host;
+    }
 
     /// Moves an answer to another core.
     ///

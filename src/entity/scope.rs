@@ -26,6 +26,23 @@ use crate::base::{EntityId, Token};
 #[error("the entity has stopped, or its scope was used on another core")]
 pub struct Gone;
 
+/// Why there is no fencing token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FenceError {
+    /// The pod's lease may have lapsed, so that another pod may own the shard.
+    #[error("the pod may not serve now, since its lease could not be renewed in time; write nothing")]
+    Frozen,
+    /// The entity has stopped, or its shard belongs to another pod.
+    #[error("the entity has stopped, or its shard belongs to another pod")]
+    Gone,
+}
+
+impl From<Gone> for FenceError {
+    fn from(_: Gone) -> FenceError {
+        FenceError::Gone
+    }
+}
+
 /// The address of a running entity, for the entity itself: identity, timers, other entities, its own end.
 pub struct Scope<S> {
     node: u32,
@@ -82,12 +99,23 @@ impl<S: Entity> Scope<S> {
         })
     }
 
-    /// The fencing token of the entity's shard: pass it to stores, which refuse an older one.
+    /// The fencing token of the entity's shard, if the pod may serve at this moment.
+    ///
+    /// Ask for it right before each write to a store and pass it along. A store that keeps the largest token it has
+    /// seen for a record, and refuses a write with a smaller one, is safe from a former owner of the shard that was
+    /// cut off or paused: a later owner has a larger token. The pod may lose its right between this call and the write
+    /// (a paused machine), which only the store can see.
     ///
     /// # Errors
-    /// After the stop, or when this pod does not own the shard any more.
-    pub fn fence(&self) -> Result<Token, Gone> {
-        self.with(|host, header| host.shard_token(header.shard.get()))?.ok_or(Gone)
+    /// [`FenceError::Frozen`] when the pod's lease may have lapsed: write nothing. [`FenceError::Gone`] after the stop,
+    /// or when this pod does not own the shard any more.
+    pub fn fence(&self) -> Result<Token, FenceError> {
+        self.with(|host, header| {
+            if host.has_lapsed() {
+                return Err(FenceError::Frozen);
+            }
+            host.owned_token(header.shard.get()).ok_or(FenceError::Gone)
+        })?
     }
 
     /// Sends messages to entities of another type (or this one).

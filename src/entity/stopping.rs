@@ -15,7 +15,7 @@ use super::lifecycle::StopReason;
 use super::mailbox::Mailbox;
 use super::message::Access;
 use super::slot::{Phase, SlotHeader, StopProgress};
-use crate::base::{ClusterError, EntityId, Nanos};
+use crate::base::{ClusterError, EntityId, Nanos, ShardId};
 
 /// Slots that one turn looks at for idleness.
 const SWEEP_SLOTS: usize = 512;
@@ -139,7 +139,12 @@ impl Host {
             self.fail_waiting(header, None, ClusterError::EntityInterrupted);
         }
         if header.mailbox.length() > 0 {
+            let shard = header.shard.get();
             self.start_entity(kind, slot);
+            if self.is_releasing(shard) {
+                // They came before the shard was to be released, so it finishes them.
+                self.request_stop(slot, StopReason::Moved);
+            }
         } else {
             self.release(kind, slot);
         }
@@ -207,14 +212,21 @@ impl Host {
         self.types().iter().map(TypeHost::live).sum()
     }
 
-    /// Drops all entities without ceremony; for the end of the host.
+    /// Drops all entities without ceremony; for the end of the host, or of its right to serve.
     pub(super) fn drop_entities(&self) {
+        self.drop_entities_where(|_| true);
+        self.counters().live.store(0, Ordering::Relaxed);
+    }
+
+    /// Drops the entities of some shards without ceremony: no `Entity::stop`, but their finalizers. Whoever waits is
+    /// told that they were interrupted. Nothing may be being polled.
+    pub(super) fn drop_entities_where(&self, wanted: impl Fn(ShardId) -> bool) {
         for kind in self.types() {
             for slot in (0..kind.arena.capacity()).filter_map(|position| kind.arena.at(position)) {
                 // SAFETY: slots are alive as long as the host.
                 let header = unsafe { slot.as_ref() };
                 let had_state = header.phase.get().has_state();
-                if header.phase.get() == Phase::Free {
+                if header.phase.get() == Phase::Free || !wanted(header.shard.get()) {
                     continue;
                 }
                 header.phase.set(Phase::Defect);
@@ -235,10 +247,12 @@ impl Host {
                     unsafe { (kind.lifecycle.drop_state)(slot) };
                 }
                 header.run_finalizers();
+                let waiters =
+                    header.extras.borrow_mut().as_mut().map(|extras| core::mem::take(&mut extras.update_waiters));
                 self.release(kind, slot);
+                waiters.into_iter().flatten().for_each(core::task::Waker::wake);
             }
         }
-        self.counters().live.store(0, Ordering::Relaxed);
     }
 }
 

@@ -19,6 +19,7 @@ pub mod control;
 pub mod decoder;
 pub mod header;
 pub mod hello;
+pub mod moved;
 pub mod never;
 pub mod routing;
 pub mod schema;
@@ -31,6 +32,7 @@ pub use header::{FrameError, FrameFlags, FrameHeader, FrameKind, HEADER_BYTES, L
 pub use hello::{
     ANY_CORE, HELLO_BYTES, Hello, HelloError, PROTOCOL_VERSIONS, VersionMismatch, VersionRange, negotiate,
 };
+pub use moved::Moved;
 pub use never::{ArchivedNever, Never};
 pub use routing::{ROLE_DEFAULT, ROUTING_BYTES_MAX, Routing, RoutingError, RoutingView};
 pub use schema::Wire;

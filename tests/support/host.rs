@@ -90,7 +90,8 @@ impl Core {
             wake_target: WakeTarget::new(Arc::new(Doorbell::new(NoBell))),
         });
         host.set_router(Rc::new(NoWay));
-        host.set_shards((0..number_of_shards).map(|shard| (ShardId(shard), TOKEN)), number_of_shards);
+        let owned = (0..number_of_shards).map(|shard| (ShardId(shard), TOKEN));
+        host.set_shards(owned, number_of_shards, std::collections::HashSet::new());
         Core { host: Rc::new(host), types: RefCell::default() }
     }
 

@@ -56,6 +56,7 @@ fn core(uid: PodUid, is_pod: bool, types: Vec<TypeHost>) -> Core {
         inspector: None,
         bootstrap: Vec::new(),
         validity: Arc::new(AtomicU64::new(u64::MAX)),
+        clock: Arc::new(|| Nanos(1)),
         released: Arc::new(|_, _| ()),
     })
 }

@@ -1,0 +1,1 @@
+//! One behaviour of a move at a time.
