@@ -129,6 +129,26 @@ fn a_pod_whose_lease_is_lost_joins_again_as_a_new_incarnation() {
     until("a new incarnation", || (two.uid() != before).then_some(()));
     until_shared_by(&[&one, &two]);
     assert!(registered(&one, before).is_none());
+    let client = Client::connect([one.address()]).unwrap();
+    let echoes = client.messenger::<EchoRef>();
+    for n in 0..20 {
+        let answer = block_on(async { echoes.entity(&format!("e{n}")).echo(vec![7]).await });
+        assert_eq!(answer, Ok(vec![7]));
+    }
+}
+
+#[test]
+fn no_ask_fails_while_pods_join_and_stop() {
+    let cluster = Cluster::new();
+    let one = cluster.pod();
+    let steady = SteadyClient::start(one.address());
+    for _ in 0..3 {
+        let two = cluster.pod();
+        until_shared_by(&[&one, &two]);
+        two.stop();
+        until("the other pod knows", || (owned(&one, one.uid()) == SHARDS as usize).then_some(()));
+    }
+    steady.finish();
 }
 
 #[test]
