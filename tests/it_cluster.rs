@@ -253,7 +253,8 @@ fn a_stop_at_once_cuts_a_clean_stop_short() {
     let client = Client::connect([pod.address()]).unwrap();
     let sleeper = std::thread::spawn(move || {
         let echo = client.messenger::<EchoRef>().entity("e");
-        block_on(async { echo.sleep(PATIENCE.as_millis() as u64 * 4).await })
+        // No other pod could take it over, so that it ends with its timeout.
+        block_on(echo.sleep(PATIENCE.as_millis() as u64 * 4).timeout(Duration::from_secs(2)))
     });
     until("the entity sleeps", || (!pod.local_entities("echo", 1).ok()?.is_empty()).then_some(()));
     let stopping = {

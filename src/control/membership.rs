@@ -21,11 +21,11 @@ use std::sync::Arc;
 use super::config::{ControlConfig, Refusal};
 use super::keys::{CLUSTER_KEY, KeySpace, RecordKey, pages_of};
 use super::orders::{Order, OrderError};
-use super::records::{self, ClusterRecord, MetaRecord, PodEntry, PodState, RoleRecord};
+use super::records::{self, ClusterRecord, MetaRecord, PlanPage, PodEntry, PodState, RoleRecord};
 use super::store::{
     Compare, LeaseId, Operation, Revision, StoreError, StoreEvent, StoreRequest, StoreResponse, Transaction, WatchId,
 };
-use super::view::ClusterView;
+use super::view::{ClusterView, Stored};
 use super::{FREEZE_MARGIN_MIN, LIST_PAGE, REQUEST_TIMEOUT, RETRY_PAUSE};
 use crate::base::hash::ENTITY_HASH_NAME;
 use crate::base::{CoreIndex, Nanos, PodUid, ShardId, Token};
@@ -714,9 +714,16 @@ impl PodControl {
         }
     }
 
+    /// Whether every shard is planned for somebody. The manager may have made a plan before this pod, the first one of
+    /// its role, was registered: then there is another one to come.
     pub(super) fn own_plan_is_complete(&self) -> bool {
         let role = self.view.role(&self.config.role);
-        role.is_some_and(|role| role.pages.len() >= pages_of(role.number_of_shards()) as usize)
+        role.is_some_and(|role| {
+            let planned = |page: &Stored<PlanPage>| page.record.shards.iter().all(|shard| shard.owner.is_some());
+            let takes_none = self.config.weight == 0 || self.draining;
+            role.pages.len() >= pages_of(role.number_of_shards()) as usize
+                && (takes_none || role.pages.values().all(planned))
+        })
     }
 }
 
