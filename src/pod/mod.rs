@@ -8,6 +8,7 @@ mod admin;
 mod builder;
 pub mod config;
 mod control_thread;
+mod state;
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,6 +21,7 @@ use crate::runtime::CounterValues;
 use crate::sharding::ShardTable;
 pub use builder::{PodBuilder, StartError};
 use control_thread::{ControlHandle, Stop};
+pub use state::open_state;
 
 /// A running pod. Clones share it; it stops when the last one is dropped.
 #[derive(Clone)]

@@ -48,6 +48,13 @@ struct Fixture {
     _directory: tempfile::TempDir,
 }
 
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        // Or the server waits for it, also in a test that failed.
+        self.disk.hold(false);
+    }
+}
+
 fn serve(change: impl FnOnce(&mut ServerOptions)) -> Fixture {
     let directory = tempfile::tempdir().expect("a directory");
     let disk = HeldDisk::default();
