@@ -136,7 +136,7 @@ fn in_a_folder() {
 #[test]
 fn at_a_manager_and_over_its_restart() {
     let directory = tempfile::tempdir().expect("a directory");
-    let server = serve(directory.path(), "127.0.0.1:0");
+    let server = serve(directory.path(), &support::lasting_address());
     let address = server.address();
     let store = StateStore::served(address, PATIENCE).expect("starts");
     suite(&store);
