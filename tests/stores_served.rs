@@ -1,6 +1,8 @@
 //! The served store over restarts, bad peers and pauses of its process.
 #![cfg(feature = "runtime")]
 
+mod support;
+
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
@@ -48,6 +50,11 @@ impl Manual {
             client.records();
         }
     }
+}
+
+/// One that a server can have again after a restart.
+fn lasting_port() -> SocketAddr {
+    support::lasting_address().parse().expect("an address")
 }
 
 fn any_port() -> SocketAddr {
@@ -127,7 +134,7 @@ impl Client {
 #[test]
 fn leases_have_their_whole_time_after_a_restart() {
     let manual = Manual::new();
-    let server = manual.serve(any_port());
+    let server = manual.serve(lasting_port());
     let address = server.address();
     let mut client = Client::connect(address);
     let lease = client.grant(Duration::from_secs(10));
@@ -148,7 +155,7 @@ fn leases_have_their_whole_time_after_a_restart() {
 #[test]
 fn a_watch_goes_on_where_it_was_or_reports_a_gap() {
     let manual = Manual::new();
-    let server = manual.serve(any_port());
+    let server = manual.serve(lasting_port());
     let address = server.address();
     let mut client = Client::connect(address);
     let first = client.put("a", None);
@@ -393,7 +400,7 @@ impl Drop for Manager {
 #[test]
 fn a_killed_manager_keeps_records_and_leases() {
     let directory = tempfile::tempdir().expect("a directory");
-    let mut manager = Manager::start(directory.path(), any_port());
+    let mut manager = Manager::start(directory.path(), lasting_port());
     let mut client = Client::connect(manager.address);
     let lease = client.grant(PATIENCE);
     client.put("leased", Some(lease));
@@ -410,6 +417,38 @@ fn a_killed_manager_keeps_records_and_leases() {
         // Revisions and leases are never given out again.
         assert!(client.grant(PATIENCE) > lease);
     }
+}
+
+#[test]
+fn a_pod_goes_on_over_a_killed_manager() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let mut manager = Manager::start(directory.path(), lasting_port());
+    let address = manager.address;
+    let store = address.to_string();
+    let pod = support::PodProcess::start(&["--store", &store, "--set", "control.lease_ttl=2s"]);
+    let registered = || {
+        let pods = StoreRequest::Range { prefix: "/atoll/atoll/v1/pod/".into(), after: None, limit: 2 };
+        match Client::connect(address).ask_again(&pods) {
+            StoreResponse::Range { mut records, .. } => {
+                records.pop().map(|record| (record.key, record.create_revision))
+            }
+            other => panic!("{other:?}"),
+        }
+    };
+    let before = registered().expect("it is registered");
+    for _ in 0..2 {
+        manager.signal("KILL");
+        manager.child.wait().expect("ends");
+        manager = Manager::start(directory.path(), address);
+        // Longer than its lease, which it has to renew over the new connection.
+        std::thread::sleep(Duration::from_millis(2500));
+        assert_eq!(registered().as_ref(), Some(&before), "{}", pod.log());
+    }
+    let call = pod.atoll(&["call", "guild", "g1", "join", r#"{"user":"ann"}"#]);
+    assert_eq!(support::out(&call), "[\"ann\"]\n");
+    drop(pod);
+    // Killed, not stopped: its lease has to lapse.
+    support::until("the pod is gone", || registered().is_none().then_some(()));
 }
 
 #[test]

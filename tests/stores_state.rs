@@ -136,7 +136,7 @@ fn in_a_folder() {
 #[test]
 fn at_a_manager_and_over_its_restart() {
     let directory = tempfile::tempdir().expect("a directory");
-    let server = serve(directory.path(), "127.0.0.1:0");
+    let server = serve(directory.path(), &support::lasting_address());
     let address = server.address();
     let store = StateStore::served(address, PATIENCE).expect("starts");
     suite(&store);
@@ -264,12 +264,12 @@ impl Ledger for LedgerEntity {
 fn entities_save_what_they_answer() {
     let directory = tempfile::tempdir().expect("a directory");
     let server = serve(directory.path(), "127.0.0.1:0");
-    let store = StateStore::served(server.address(), PATIENCE).expect("starts");
-    STORE.set(store.clone()).expect("once");
     let mut config = Config::dev();
     config.pod.listen.set_port(0);
     config.control.store = atoll::pod::config::Store::Served;
     config.control.address = server.address();
+    let store = atoll::pod::open_state(&config).expect("starts");
+    STORE.set(store.clone()).expect("once");
     let start = || Pod::builder().config(config.clone()).entity::<LedgerEntity>(EntityOptions::default()).start();
     for run in 1..=2_u64 {
         let pod = start().expect("starts");

@@ -41,7 +41,7 @@ fn with_commands(error: StartError, listen: SocketAddr) -> anyhow::Error {
         format!("atoll manager --listen {manager} --data-directory {}", directory.display()),
         format!("atoll pod --store {manager} --listen {listen}"),
     ];
-    let message = format!("{error}; or stop it and run several pods on the directory, each with its own --listen");
+    let message = format!("{error}; for several pods on it, stop it and run (each pod with its own --listen)");
     Commands { message, commands }.into()
 }
 

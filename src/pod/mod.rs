@@ -11,6 +11,7 @@ pub mod config;
 mod control_port;
 mod control_thread;
 mod orders;
+mod state;
 mod stopping;
 
 use std::net::SocketAddr;
@@ -26,6 +27,7 @@ pub use builder::{PodBuilder, StartError};
 pub use cluster::RegisteredPod;
 use cluster::Shared;
 use control_port::{ControlHandle, Stop};
+pub use state::open_state;
 
 /// A running pod. Clones share it; it stops when the last one is dropped.
 #[derive(Clone)]

@@ -57,6 +57,9 @@ pub enum OpenError {
         /// Its format.
         format: u64,
     },
+    /// A thread could not be made.
+    #[error("a thread could not be started: {0}; check `ulimit -u`")]
+    Thread(std::io::Error),
     /// The file is damaged, or not ours.
     #[error("{} cannot be read: {reason}; restore it from a backup or pass another --data-dir", file.display())]
     Damaged {

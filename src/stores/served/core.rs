@@ -5,6 +5,7 @@
 //! at with the same clock; a watch belongs to one connection and ends with it; a connection that does not take its
 //! events gets a gap and nothing else.
 
+use core::ops::RangeInclusive;
 use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -22,6 +23,8 @@ use crate::control::store_state::{StoreState, Write};
 const RANGE_BYTES_MAX: usize = 2 << 20;
 /// Records that one range read returns.
 const RANGE_RECORDS_MAX: u32 = 1000;
+/// Watches of one connection: a pod has one, and the one before it.
+const WATCHES_MAX: usize = 16;
 /// What a record takes beside its key and value.
 const RECORD_BYTES: usize = 64;
 
@@ -110,11 +113,8 @@ impl Core {
     /// A connection is gone, and its watches with it.
     pub fn close(&mut self, connection: ConnectionId) {
         self.outlets.remove(&connection);
-        let named: Vec<(ConnectionId, WatchId)> = self
-            .names
-            .range((connection, WatchId(0))..=(connection, WatchId(u64::MAX)))
-            .map(|(name, _)| *name)
-            .collect();
+        let named: Vec<(ConnectionId, WatchId)> =
+            self.names.range(names_of(connection)).map(|(name, _)| *name).collect();
         for name in named {
             self.end_watch(name);
         }
@@ -141,9 +141,13 @@ impl Core {
         self.counters.with(|counters| counters.requests += 1);
         let urgent = matches!(request, StoreRequest::RenewLease { .. });
         let opens_watch = matches!(request, StoreRequest::Watch { .. });
-        let request = self.named(connection, request);
-        let now = (self.clock)();
-        let response = bounded(self.state.handle(request, now, &mut self.writes));
+        let response = if opens_watch && self.has_too_many_watches(connection) {
+            StoreResponse::Failed(StoreError::Unavailable("this connection has too many watches".to_owned()))
+        } else {
+            let request = self.named(connection, request);
+            let now = (self.clock)();
+            bounded(self.state.handle(request, now, &mut self.writes))
+        };
         self.submit();
         if !opens_watch {
             // Whoever has the answer has the events before it, too.
@@ -168,6 +172,10 @@ impl Core {
         } else {
             outlet.push(self.issued, bytes, true);
         }
+    }
+
+    fn has_too_many_watches(&self, connection: ConnectionId) -> bool {
+        self.names.range(names_of(connection)).count() >= WATCHES_MAX
     }
 
     /// Gives the watch of a request the name that it has in the state, where all connections' watches are.
@@ -251,6 +259,11 @@ impl Core {
             outlet.push(self.issued, bytes, false);
         }
     }
+}
+
+/// All watches that a connection may have.
+fn names_of(connection: ConnectionId) -> RangeInclusive<(ConnectionId, WatchId)> {
+    (connection, WatchId(0))..=(connection, WatchId(u64::MAX))
 }
 
 /// A response that fits a frame: a range read may end earlier than it was asked to.

@@ -61,18 +61,21 @@ impl Outlet {
     /// Appends what may be sent to `out`; waits until there is something.
     pub async fn take(&self, durable: &Cell<u64>, out: &mut Vec<u8>) {
         loop {
-            out.append(&mut self.urgent.borrow_mut());
-            let mut held = self.held.borrow_mut();
-            while out.len() < TAKE_BYTES && held.front().is_some_and(|first| first.after <= durable.get()) {
-                let Some(first) = held.pop_front() else { break };
-                out.extend_from_slice(&first.bytes);
-                self.answers.set(self.answers.get() - usize::from(first.answer));
-            }
-            drop(held);
+            self.take_ready(durable.get(), out);
             if !out.is_empty() {
                 return;
             }
             self.ready.notified().await;
+        }
+    }
+
+    fn take_ready(&self, durable: u64, out: &mut Vec<u8>) {
+        out.append(&mut self.urgent.borrow_mut());
+        let mut held = self.held.borrow_mut();
+        while out.len() < TAKE_BYTES && held.front().is_some_and(|first| first.after <= durable) {
+            let Some(first) = held.pop_front() else { return };
+            out.extend_from_slice(&first.bytes);
+            self.answers.set(self.answers.get() - usize::from(first.answer));
         }
     }
 

@@ -48,6 +48,13 @@ struct Fixture {
     _directory: tempfile::TempDir,
 }
 
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        // Or the server waits for it, also in a test that failed.
+        self.disk.hold(false);
+    }
+}
+
 fn serve(change: impl FnOnce(&mut ServerOptions)) -> Fixture {
     let directory = tempfile::tempdir().expect("a directory");
     let disk = HeldDisk::default();
@@ -200,4 +207,18 @@ fn a_manager_that_hangs_costs_one_deadline_and_then_nothing() {
         assert!(matches!(response, StoreResponse::Failed(StoreError::Unavailable(_))));
     }
     drop(held);
+}
+
+#[test]
+fn the_watches_of_a_connection_are_bounded() {
+    let fixture = serve(|_| ());
+    let (mut store, mut other) = (connect(fixture.server.address()), connect(fixture.server.address()));
+    let watch = |store: &mut ServedStore, at| {
+        store.handle(StoreRequest::Watch { watch: WatchId(at), prefix: String::new(), from: Revision(1) }, Nanos(1))
+    };
+    let opened = (0..100).take_while(|at| matches!(watch(&mut store, *at), StoreResponse::Watching { .. })).count();
+    assert!((2..100).contains(&opened));
+    assert!(matches!(watch(&mut other, 1), StoreResponse::Watching { .. }));
+    assert_eq!(store.handle(StoreRequest::CancelWatch { watch: WatchId(0) }, Nanos(1)), StoreResponse::Cancelled);
+    assert!(matches!(watch(&mut store, 200), StoreResponse::Watching { .. }));
 }

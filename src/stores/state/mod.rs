@@ -71,7 +71,7 @@ impl StateStore {
             Some(directory) => StateFile::open(directory)?,
             None => StateFile::in_memory().map_err(|error| damaged(error.to_string()))?,
         };
-        let worker = Worker::start(file).map_err(|error| OpenError::Directory { directory: shown.clone(), error })?;
+        let worker = Worker::start(file).map_err(OpenError::Thread)?;
         Ok(StateStore::at(Place::Here(worker)))
     }
 
