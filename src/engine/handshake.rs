@@ -256,6 +256,7 @@ impl Core {
                     self.routes.forget_table();
                 }
                 self.set_table(Arc::new(table));
+                self.look_for_pods(self.host.now());
             }
             Err(error) => {
                 tracing::warn!(%error, "a pod sent a table that makes no sense");

@@ -246,6 +246,26 @@ impl Cluster {
         }
     }
 
+    /// Moves bytes and commands, and runs all cores but those of pods.
+    pub fn pass_bytes(&self) {
+        self.make_connections();
+        self.carry();
+        for (at, _) in self.processes.iter().enumerate().filter(|(_, process)| !process.is_pod) {
+            self.turn(at);
+        }
+    }
+
+    /// Runs a core, and leaves its output where it is.
+    pub fn run_without_flush(&self, (at, core): (usize, usize)) {
+        let core = &self.processes[at].cores[core];
+        let now = self.now();
+        self.within(at, || {
+            core.inboxes(now);
+            core.work(now, now + Duration::from_secs(1), &|| now, &|| false);
+            core.advance(now);
+        });
+    }
+
     fn turn(&self, process: usize) {
         let core = self.random.below(self.processes[process].cores.len());
         self.turn_of(process, core);
@@ -575,6 +595,3 @@ fn process(at: usize, options: ProcessOptions, now: &Arc<AtomicU64>) -> Process 
         commands: (0..cores).map(|_| RefCell::default()).collect(),
     }
 }
-
-/// What a test started.
-pub type Outcome<T> = Rc<RefCell<Option<T>>>;
