@@ -63,6 +63,8 @@ pub use entity::{
 pub use pod::{Pod, config::Config};
 /// For the types of `json` protocols: derive its traits with `#[serde(crate = "atoll::serde")]`.
 pub use serde;
+#[cfg(feature = "runtime")]
+pub use stores::StateStore;
 pub use wire::never::Never;
 pub use wire::schema::Wire;
 

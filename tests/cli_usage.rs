@@ -29,10 +29,10 @@ fn file(text: &str) -> tempfile::NamedTempFile {
 fn help_names_every_command_with_examples() {
     let output = atoll(&["--help"], &[]);
     assert!(output.status.success());
-    for word in ["pod", "call", "ctl", "check", "config", "Examples:", "atoll pod --dev"] {
+    for word in ["pod", "manager", "call", "ctl", "check", "config", "Examples:", "atoll pod --dev"] {
         assert!(out(&output).contains(word), "{word}");
     }
-    for command in ["pod", "call", "ctl", "check", "config"] {
+    for command in ["pod", "manager", "call", "ctl", "check", "config"] {
         let output = atoll(&[command, "--help"], &[]);
         assert!(output.status.success());
         assert!(out(&output).contains(&format!("atoll {command}")), "{command}");

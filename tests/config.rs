@@ -100,8 +100,11 @@ fn every_key_can_be_set_in_every_way() {
         ("loop.receive_buffer_bytes", "\"8KiB\""),
         ("loop.stall", "\"7ms\""),
         ("control.store", "\"embedded\""),
+        ("control.address", "\"127.0.0.1:7\""),
         ("control.lease_ttl", "\"7s\""),
         ("control.settle", "\"7ms\""),
+        ("control.rebalance_interval", "\"7s\""),
+        ("control.rebalance_rate_per_mille", "7"),
         ("log.level", "\"debug\""),
         ("log.format", "\"json\""),
     ];
@@ -224,7 +227,7 @@ fn a_wrong_value_is_an_error_that_says_what_to_write() {
         ("[loop]\nreceive_buffers = 100", "pod.toml:2: `loop.receive_buffers` must be a power of two; write 128"),
         (
             "[control]\nstore = \"etcd\"",
-            "pod.toml:2: `control.store` is \"etcd\", which this build does not have; write \"embedded\"",
+            "pod.toml:2: `control.store` is \"etcd\", which this build does not have; write \"embedded\" or \"served\"",
         ),
         (
             "[log]\nformat = \"xml\"",

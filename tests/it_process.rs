@@ -182,8 +182,10 @@ fn a_data_folder_has_one_pod_and_its_tokens_grow_over_restarts() {
         let mut pod = PodProcess::start(&["--data-dir", folder]);
         let located = json(&pod.atoll(&["ctl", "locate", "guild", "g1", "--json"]));
         tokens.push(located["token"].as_u64().unwrap());
-        let text = one_sentence(&atoll(&["pod", "--dev", "--listen", "127.0.0.1:0", "--data-dir", folder]), 1);
-        assert!(text.contains(folder), "{text}");
+        let refused = atoll(&["pod", "--dev", "--listen", "127.0.0.1:0", "--data-dir", folder]);
+        ended_with(&refused, 1);
+        let text = err(&refused);
+        assert!(text.starts_with("error: ") && text.lines().count() == 3 && text.contains(folder), "{text}");
         pod.signal(signal);
         pod.wait();
     }

@@ -151,7 +151,7 @@ fn bad_requests_are_refused_whole<S: Store>(client: &mut Client<S>) {
     let twice = vec![put("x", "1", None), Operation::Delete("x".into())];
     assert_eq!(client.refused(twice), StoreError::DuplicateKey("x".into()));
     let many = (0..=TRANSACTION_OPERATIONS_MAX).map(|at| put(&format!("k{at}"), "", None)).collect();
-    assert_eq!(client.refused(many), StoreError::TooManyOperations(TRANSACTION_OPERATIONS_MAX + 1));
+    assert_eq!(client.refused(many), StoreError::TooManyOperations(TRANSACTION_OPERATIONS_MAX as u64 + 1));
     let lease = vec![put("kept", "2", None), put("y", "", Some(LeaseId(u64::MAX)))];
     assert_eq!(client.refused(lease), StoreError::LeaseNotFound);
     assert!(matches!(client.refused(vec![put("", "", None)]), StoreError::OutOfBounds(_)));
@@ -347,4 +347,52 @@ fn embedded() {
     };
     conformance(LeaseMode::WhileOpen, || open(LeaseMode::WhileOpen));
     conformance(LeaseMode::Expiring, || open(LeaseMode::Expiring));
+}
+
+/// The served store over a real socket. Its server has the clock of the suite, and a poll waits until the server has
+/// sent the events of everything before it.
+#[cfg(feature = "runtime")]
+struct OverASocket {
+    store: atoll::stores::ServedStore,
+    clock: std::sync::Arc<std::sync::atomic::AtomicU64>,
+    _server: atoll::stores::served::StoreServer,
+    _directory: tempfile::TempDir,
+}
+
+#[cfg(feature = "runtime")]
+impl OverASocket {
+    fn start() -> OverASocket {
+        use atoll::stores::ServedStore;
+        use atoll::stores::served::{ServerOptions, StoreServer};
+        use std::sync::atomic::Ordering::SeqCst;
+        let directory = tempfile::tempdir().expect("a directory");
+        let clock = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(1));
+        let told = std::sync::Arc::clone(&clock);
+        let listen = "127.0.0.1:0".parse().expect("an address");
+        let now = std::sync::Arc::new(move || Nanos(told.load(SeqCst)));
+        let options = ServerOptions::new(listen, directory.path().to_owned(), now);
+        let server = StoreServer::start(options).expect("serves");
+        let store = ServedStore::start(server.address(), Duration::from_secs(120)).expect("starts");
+        OverASocket { store, clock, _server: server, _directory: directory }
+    }
+}
+
+#[cfg(feature = "runtime")]
+impl Store for OverASocket {
+    fn handle(&mut self, request: StoreRequest, now: Nanos) -> StoreResponse {
+        self.clock.store(now.0, std::sync::atomic::Ordering::SeqCst);
+        self.store.handle(request, now)
+    }
+
+    fn poll_events(&mut self, now: Nanos, events: &mut Vec<StoreEvent>) {
+        let anything = StoreRequest::Range { prefix: "/none".into(), after: None, limit: 1 };
+        assert!(matches!(self.handle(anything, now), StoreResponse::Range { .. }));
+        self.store.poll_events(now, events);
+    }
+}
+
+#[cfg(feature = "runtime")]
+#[test]
+fn served() {
+    conformance(LeaseMode::Expiring, OverASocket::start);
 }

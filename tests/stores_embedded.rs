@@ -165,7 +165,7 @@ fn a_pod_owns_all_shards_at_its_start_and_its_tokens_grow_over_restarts() {
         assert_eq!(owners.iter().filter(|owner| owner.core.0 == 0).count(), 65);
         last = owners.iter().map(|owner| owner.token).max().expect("some");
         if uid == 2 {
-            let notices = driver.stop(Nanos::NEVER);
+            let notices = driver.stop(&mut || Nanos::NEVER);
             assert_eq!(notices.last(), Some(&ControlNotice::Stopped));
         }
         // The others end without a goodbye.

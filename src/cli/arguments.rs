@@ -9,13 +9,14 @@ use clap::{Args, Parser, Subcommand, ValueHint};
 
 use super::UsageError;
 use crate::base::EntityId;
-use crate::pod::config::{Config, ConfigError, Flag, Loaded, parse_duration};
+use crate::pod::config::{Config, ConfigError, Flag, Loaded, MANAGER_PORT, parse_duration};
 
 const EXAMPLES: &str = "\
 Examples:
   atoll pod --dev                             a pod with everything embedded
   atoll call guild g1 join '{\"user\":\"ann\"}'   send a message, print the reply
   atoll ctl shards                            who owns which shard
+  atoll manager --data-directory DIR          the store of several pods
   atoll check                                 is this machine fit? what to change
   atoll config reference > pod.toml           start a configuration file";
 
@@ -39,11 +40,16 @@ pub enum Command {
     /// Every key of the configuration can be set by --set, by an environment variable such as ATOLL_POD_LISTEN, or in
     /// the file; `atoll config reference` explains them all.
     Pod(PodArguments),
+    /// Serve the store of several pods until SIGTERM or Ctrl-C.
+    ///
+    /// It keeps the records that say which pod owns which shard, and what entities save, in a folder; pods reach it with
+    /// `atoll pod --store ADDRESS`. It can be restarted at any time: nothing is lost, and no pod loses its lease.
+    Manager(ManagerArguments),
     /// Send one message to an entity and print its reply as JSON.
     ///
     /// The entity is started if it is not running. The message must belong to a protocol that is marked `json`.
     Call(CallArguments),
-    /// Look inside a running cluster.
+    /// Look inside a running cluster, and order its pods about.
     Ctl(CtlArguments),
     /// Check whether this machine is fit, and say what to change.
     ///
@@ -85,6 +91,10 @@ pub struct ConfigArguments {
     #[arg(long, value_name = "DIR", value_hint = ValueHint::DirPath)]
     pub data_dir: Option<String>,
 
+    /// Share the store of the `atoll manager` at this address with other pods
+    #[arg(long, value_name = "ADDR")]
+    pub store: Option<String>,
+
     /// How long an idle core looks for work before it sleeps: a duration, or "always"
     #[arg(long, value_name = "DURATION")]
     pub spin: Option<String>,
@@ -115,12 +125,15 @@ impl ConfigArguments {
             Flag { name: "--set".to_owned(), key: key.trim().to_owned(), value: value.trim().to_owned() }
         });
         let dev = self.dev.then(|| "true".to_owned());
+        let served = self.store.as_ref().map(|_| "served".to_owned());
         let named = [
             ("--dev", "pod.dev", &dev),
             ("--cores", "pod.cores", &self.cores),
             ("--listen", "pod.listen", &self.listen),
             ("--advertise", "pod.advertise", &self.advertise),
             ("--data-dir", "pod.data_dir", &self.data_dir),
+            ("--store", "control.store", &served),
+            ("--store", "control.address", &self.store),
             ("--spin", "loop.spin", &self.spin),
             ("--pin", "pod.pin", &self.pin),
             ("--log-level", "log.level", &self.log_level),
@@ -139,11 +152,35 @@ Examples:
   atoll pod --dev                        everything embedded, kind to a laptop
   atoll pod --config config/pod.toml     production: pinned cores, data on disk
   atoll pod --cores 4 --spin always      four cores that do nothing else
+  atoll pod --store 10.0.0.2:7350        one of several pods that share an `atoll manager`
   ATOLL_POD_LISTEN=0.0.0.0:7400 atoll pod --advertise 10.0.0.7:7400")]
 pub struct PodArguments {
     /// Configuration.
     #[command(flatten)]
     pub config: ConfigArguments,
+}
+
+/// Arguments of `atoll manager`.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = "\
+Examples:
+  atoll manager --data-directory /var/lib/atoll-manager
+  atoll manager --listen 0.0.0.0:7350 --data-directory /var/lib/atoll-manager
+  atoll pod --store 127.0.0.1:7350       a pod on it; several have different --listen
+
+Whoever reaches the address can change everything: let only pods reach it.")]
+pub struct ManagerArguments {
+    /// Address at which pods reach it; port 0 takes a free one
+    #[arg(long, value_name = "ADDR", default_value_t = SocketAddr::from(([127, 0, 0, 1], MANAGER_PORT)))]
+    pub listen: SocketAddr,
+
+    /// Folder for the records and for what entities save; made if it does not exist
+    #[arg(long, visible_alias = "data-dir", value_name = "DIR", value_hint = ValueHint::DirPath)]
+    pub data_directory: PathBuf,
+
+    /// What to log: "error", "warn", "info", "debug" or "trace", also by module
+    #[arg(long, value_name = "LEVEL", default_value = "info")]
+    pub log_level: String,
 }
 
 /// How a command reaches a running cluster.
@@ -217,10 +254,12 @@ impl CallArguments {
 Examples:
   atoll ctl pods
   atoll ctl entities guild --json
-  atoll ctl locate guild g1 --pods 10.0.0.7:7400"
+  atoll ctl locate guild g1 --pods 10.0.0.7:7400
+  atoll ctl drain 10.0.0.8:7400
+  atoll ctl rebalance --dry-run"
 )]
 pub struct CtlArguments {
-    /// What to look at.
+    /// What to look at, or to order.
     #[command(subcommand)]
     pub command: CtlCommand,
     /// Where to ask.
@@ -231,10 +270,10 @@ pub struct CtlArguments {
     pub json: bool,
 }
 
-/// What `atoll ctl` can show.
+/// What `atoll ctl` can show and order.
 #[derive(Clone, Debug, Subcommand)]
 pub enum CtlCommand {
-    /// The pods of the cluster: address, cores, version, shards
+    /// The pods of the cluster: address, role, version, state, shards
     Pods,
     /// Which pod and core owns each shard
     Shards,
@@ -253,6 +292,27 @@ pub enum CtlCommand {
     },
     /// The counters of each core
     Counters,
+    /// Have a pod give its shards to others; it goes on running
+    Drain {
+        /// Address of the pod, or the beginning of its uid
+        pod: String,
+    },
+    /// Give a pod no further shards; it keeps those it has
+    Cordon {
+        /// Address of the pod, or the beginning of its uid
+        pod: String,
+    },
+    /// Let a pod take shards again, after `drain` or `cordon`
+    Uncordon {
+        /// Address of the pod, or the beginning of its uid
+        pod: String,
+    },
+    /// Move shards to pods that have fewer: one round now, within the rate of the configuration
+    Rebalance {
+        /// Only show what would move
+        #[arg(long)]
+        dry_run: bool,
+    },
 }
 
 /// Arguments of `atoll check`.
@@ -354,12 +414,13 @@ mod tests {
             listen: some(),
             advertise: some(),
             data_dir: some(),
+            store: some(),
             spin: some(),
             pin: some(),
             log_level: some(),
         };
         let flags = all.flags();
-        assert_eq!(flags.len(), 8);
+        assert_eq!(flags.len(), 10);
         for flag in flags {
             assert!(Config::KEYS.iter().any(|key| key.path() == flag.key), "{}", flag.key);
         }

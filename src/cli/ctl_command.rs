@@ -1,4 +1,4 @@
-//! Executes `atoll ctl`: asks a pod, prints a table or JSON.
+//! Executes `atoll ctl`: asks a pod, or has it give an order to the cluster, and prints a table or JSON.
 
 use std::collections::BTreeMap;
 
@@ -27,6 +27,10 @@ pub fn run(arguments: &CtlArguments) -> anyhow::Result<()> {
             Inspect::Locate { entity_type: entity_type.clone(), entity_id: entity_id.to_string() }
         }
         CtlCommand::Counters => Inspect::Counters,
+        CtlCommand::Drain { pod } => Inspect::Drain { pod: pod.clone() },
+        CtlCommand::Cordon { pod } => Inspect::Cordon { pod: pod.clone() },
+        CtlCommand::Uncordon { pod } => Inspect::Uncordon { pod: pod.clone() },
+        CtlCommand::Rebalance { dry_run } => Inspect::Rebalance { dry_run: *dry_run },
     };
     let client = connect(&arguments.client)?;
     let json = client.inspect(question, arguments.client.timeout)?;
@@ -38,10 +42,21 @@ pub fn run(arguments: &CtlArguments) -> anyhow::Result<()> {
         format!("{}\n", serde_json::to_string_pretty(&answer)?)
     } else {
         match &arguments.command {
-            CtlCommand::Pods => rows(&answer["pods"], &["uid", "address", "role", "version", "cores", "shards"]),
+            CtlCommand::Pods => {
+                let columns = ["uid", "address", "role", "version", "state", "cores", "shards", "planned"];
+                rows(&answer["pods"], &columns)
+            }
             CtlCommand::Shards => shards_by_owner(&answer["shards"]),
             CtlCommand::Entities { .. } => rows(&answer["entities"], &["id", "core"]),
-            CtlCommand::Locate { .. } => fields(&answer),
+            CtlCommand::Locate { .. }
+            | CtlCommand::Drain { .. }
+            | CtlCommand::Cordon { .. }
+            | CtlCommand::Uncordon { .. }
+            | CtlCommand::Rebalance { dry_run: false } => fields(&answer),
+            CtlCommand::Rebalance { dry_run: true } => {
+                let rest = cell(&answer["until_balanced"]);
+                rows(&answer["moves"], &["shard", "from", "to"]) + &format!("{rest} until the pods are balanced\n")
+            }
             CtlCommand::Counters => counters(&answer["cores"]),
         }
     };

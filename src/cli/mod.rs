@@ -10,6 +10,7 @@ pub mod check;
 pub mod config_command;
 pub mod ctl_command;
 pub mod logging;
+pub mod manager_command;
 pub mod pod_command;
 
 use std::io::{self, Write as _};
@@ -30,11 +31,22 @@ pub const WRONG_USAGE: u8 = 2;
 #[error("{0}")]
 pub struct UsageError(pub String);
 
+/// An error whose fix is a list of commands, printed below it as they are to be typed.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}:")]
+pub struct Commands {
+    /// What happened, and when the commands help.
+    pub message: String,
+    /// The commands.
+    pub commands: Vec<String>,
+}
+
 /// Runs the command line of this process.
 #[must_use]
 pub fn main() -> ExitCode {
     let result = match Arguments::parse().command {
         Command::Pod(arguments) => pod_command::run(&arguments).map(|()| ExitCode::SUCCESS),
+        Command::Manager(arguments) => manager_command::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Call(arguments) => call_command::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Ctl(arguments) => ctl_command::run(&arguments).map(|()| ExitCode::SUCCESS),
         Command::Check(arguments) => check::command(&arguments),
@@ -44,6 +56,9 @@ pub fn main() -> ExitCode {
         // An error about several lines of a file has one line for each.
         for line in format!("{error:#}").lines() {
             eprintln!("error: {line}");
+        }
+        if let Some(Commands { commands, .. }) = error.downcast_ref() {
+            commands.iter().for_each(|command| eprintln!("  {command}"));
         }
         ExitCode::from(exit_code(&error))
     })

@@ -1,11 +1,15 @@
 //! Executes `atoll pod`: a pod with the reference services.
 
+use std::net::SocketAddr;
+
 use super::arguments::PodArguments;
-use super::{check, logging};
+use super::{Commands, check, logging};
 use crate::entity::EntityOptions;
-use crate::pod::Pod;
+use crate::pod::config::{MANAGER_PORT, Store};
+use crate::pod::{Pod, StartError};
 use crate::services::echo::EchoEntity;
 use crate::services::guild::GuildEntity;
+use crate::stores::OpenError;
 
 /// Runs a pod until a signal ends it.
 ///
@@ -15,25 +19,40 @@ pub fn run(arguments: &PodArguments) -> anyhow::Result<()> {
     let config = arguments.config.load()?.config;
     logging::start(&config.log)?;
     check::refuse(&check::run(&config))?;
-    let dev = config.pod.dev;
-    let pod = Pod::builder()
+    let (dev, listen) = (config.pod.dev, config.pod.listen);
+    let kept = config.pod.data_dir.is_some() || config.control.store != Store::Embedded;
+    let started = Pod::builder()
         .config(config)
         .entity::<EchoEntity>(EntityOptions::default())
         .entity::<GuildEntity>(EntityOptions::default())
-        .start()?;
-    greet(&pod, dev);
+        .start();
+    let pod = started.map_err(|error| with_commands(error, listen))?;
+    greet(&pod, dev, kept);
     pod.wait()?;
     eprintln!("stopped");
     Ok(())
 }
 
-fn greet(pod: &Pod, dev: bool) {
+/// Says how several pods share a data directory that one alone was started on.
+fn with_commands(error: StartError, listen: SocketAddr) -> anyhow::Error {
+    let StartError::Store(OpenError::InUse { directory }) = &error else { return error.into() };
+    let manager = SocketAddr::from(([127, 0, 0, 1], MANAGER_PORT));
+    let commands = vec![
+        format!("atoll manager --listen {manager} --data-directory {}", directory.display()),
+        format!("atoll pod --store {manager} --listen {listen}"),
+    ];
+    let message = format!("{error}; for several pods on it, stop it and run (each pod with its own --listen)");
+    Commands { message, commands }.into()
+}
+
+fn greet(pod: &Pod, dev: bool, kept: bool) {
     let cores = pod.cores();
     let address = pod.address();
     let pods = if address.port() == 7400 { String::new() } else { format!(" --pods {address}") };
     eprintln!("atoll pod {} serves at {address} on {cores} core{}", pod.uid(), if cores == 1 { "" } else { "s" });
     if dev {
-        eprintln!("development mode: nothing is pinned, nothing spins, nothing is kept over a restart");
+        let nothing_kept = if kept { "" } else { ", nothing is kept over a restart" };
+        eprintln!("development mode: nothing is pinned, nothing spins{nothing_kept}");
     }
     eprintln!("try, in another terminal:");
     eprintln!("  atoll call guild g1 join '{{\"user\":\"ann\"}}'{pods}     a message to an entity");

@@ -7,6 +7,7 @@ mod adapter;
 pub(crate) mod node;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
 
 use crate::base::limits::NUMBER_OF_SHARDS;
@@ -143,6 +144,8 @@ impl Client {
                 inspector: None,
                 bootstrap: addresses.clone(),
                 stall: Duration::from_secs(1),
+                validity: Arc::new(AtomicU64::new(u64::MAX)),
+                released: Arc::new(|_, _| ()),
             },
         )?;
         let hash_seed = wait_for_table(&node, &addresses, options.connect_timeout).inspect_err(|_| node.stop())?;

@@ -3,14 +3,16 @@
 //! Called by `pod` and `client`. Invariants: every ordered pair of cores has one queue; a node is listed for handles
 //! from before its cores run until after they are joined; nothing waits for a core without a timeout.
 
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use super::adapter::LoopEngine;
 use crate::base::limits::{FOREIGN_INBOX_CAPACITY, MESH_CAPACITY};
 use crate::base::{ClusterError, CoreIndex, PodUid};
-use crate::engine::{Command, Core, CoreParts, CoreQueues, EngineCounters, Identity, Inspector, LinkLimits, Parcel};
+use crate::engine::{
+    Command, Core, CoreParts, CoreQueues, EngineCounters, Identity, Inspector, LinkLimits, Parcel, Released,
+};
 use crate::entity::foreign::{ForeignPort, Job, forget_node, next_node_number, register_node};
 use crate::entity::{EntityDefaults, HostCounters, HostOptions, TypeHost, WakeTarget};
 use crate::mesh::{Consumer, Doorbell, ForeignInbox, Producer, channel};
@@ -39,6 +41,9 @@ pub(crate) struct NodeOptions {
     pub inspector: Option<Inspector>,
     pub bootstrap: Vec<String>,
     pub stall: Duration,
+    /// Until when the cores may serve; shared with the control thread.
+    pub validity: Arc<AtomicU64>,
+    pub released: Released,
 }
 
 /// Counters of one core that other threads read.
@@ -51,7 +56,6 @@ pub(crate) struct CoreView {
 /// The running cores of a pod or client.
 pub(crate) struct Node {
     pub number: u32,
-    pub uid: PodUid,
     pub type_names: Vec<&'static str>,
     port: Arc<Port>,
     handle: Mutex<Option<CoresHandle>>,
@@ -95,7 +99,7 @@ impl Node {
         let port = Arc::new(Port { inboxes: inboxes.clone() });
         register_node(number, port.clone());
         let type_names = options.types.iter().map(|(name, _)| *name).collect::<Vec<_>>();
-        let (uid, stall) = (options.uid, options.stall);
+        let stall = options.stall;
         let (clock, activities) = (plan.clock(), plan.activities().to_vec());
         let options = Arc::new(options);
         let (views, viewed) = mpsc::channel();
@@ -127,7 +131,6 @@ impl Node {
         let watchdog = Watchdog::start(activities, clock, stall, move |core| what_runs(&hosts, &names, core))?;
         Ok(Node {
             number,
-            uid,
             type_names,
             port,
             handle: Mutex::new(Some(handle)),
@@ -279,12 +282,12 @@ fn make_core(
         types,
         inspector: options.inspector.clone(),
         bootstrap: options.bootstrap.clone(),
-        validity: Arc::new(std::sync::atomic::AtomicU64::new(u64::MAX)),
+        validity: Arc::clone(&options.validity),
         clock: {
             let clock = context.clock;
             Arc::new(move || clock.now())
         },
-        released: Arc::new(|_, _| ()),
+        released: Arc::clone(&options.released),
     })
 }
 

@@ -10,8 +10,9 @@ use std::sync::Arc;
 
 use super::config::Refusal;
 use super::membership::{ControlEffect, ControlEvent, ControlNotice, PodControl, Step};
-use super::store::{Store, StoreEvent};
-use crate::base::{Nanos, ShardId};
+use super::orders::Order;
+use super::store::{Store, StoreError, StoreEvent, StoreResponse};
+use crate::base::{Nanos, PodUid, ShardId, Token};
 use crate::sharding::ShardTable;
 
 /// Events handled by one call; what is left is handled by the next one.
@@ -69,7 +70,7 @@ impl<S: Store> ControlDriver<S> {
         pause: &mut dyn FnMut(Nanos),
         deadline: Nanos,
     ) -> Result<Arc<ShardTable>, StartError> {
-        let mut notices = self.run(ControlEvent::Start, clock());
+        let mut notices = self.run(ControlEvent::Start, clock);
         loop {
             for notice in notices.drain(..) {
                 match notice {
@@ -87,27 +88,51 @@ impl<S: Store> ControlDriver<S> {
             }
             let (soonest, latest) = (now + START_PAUSE_MIN, now + super::RETRY_PAUSE);
             pause(self.control.next_wake().clamp(soonest, latest).min(deadline));
-            notices = self.run(ControlEvent::Tick, clock());
+            notices = self.run(ControlEvent::Tick, clock);
         }
     }
 
     /// Takes up events of the store and what is due; returns what the pod has to know, in order.
-    pub fn tick(&mut self, now: Nanos) -> Vec<ControlNotice> {
-        self.run(ControlEvent::Tick, now)
+    pub fn tick(&mut self, clock: &mut dyn FnMut() -> Nanos) -> Vec<ControlNotice> {
+        self.run(ControlEvent::Tick, clock)
     }
 
-    /// Reports that all entities of a shard are stopped.
-    pub fn released(&mut self, shard: ShardId, now: Nanos) -> Vec<ControlNotice> {
-        self.run(ControlEvent::Released { shard }, now)
+    /// Reports that all entities of shards are stopped.
+    pub fn released(
+        &mut self,
+        shards: impl IntoIterator<Item = (ShardId, Token)>,
+        clock: &mut dyn FnMut() -> Nanos,
+    ) -> Vec<ControlNotice> {
+        self.waiting.extend(shards.into_iter().map(|(shard, token)| ControlEvent::Released { shard, token }));
+        self.run(ControlEvent::Tick, clock)
+    }
+
+    /// Has the manager plan all shards of this pod elsewhere; [`PodControl::hand_over`] says how far it is.
+    pub fn drain(&mut self, clock: &mut dyn FnMut() -> Nanos) -> Vec<ControlNotice> {
+        self.run(ControlEvent::Drain, clock)
+    }
+
+    /// Gives an order of an admin to the store.
+    pub fn order(&mut self, ticket: u64, order: Order, clock: &mut dyn FnMut() -> Nanos) -> Vec<ControlNotice> {
+        self.run(ControlEvent::Order { ticket, order }, clock)
+    }
+
+    /// Joins as a new incarnation after [`ControlNotice::Lost`] or `Refused`. Returns at once: the table comes with a
+    /// later tick.
+    pub fn rejoin(&mut self, uid: PodUid, clock: &mut dyn FnMut() -> Nanos) -> Vec<ControlNotice> {
+        self.control = self.control.successor(uid);
+        self.waiting.clear();
+        self.notices.clear();
+        self.run(ControlEvent::Start, clock)
     }
 
     /// Leaves the cluster; its shards have no owner when this returned [`ControlNotice::Stopped`]. Call it after the
     /// entities are stopped. If the store does not answer, `Stopped` comes with a later tick.
-    pub fn stop(&mut self, now: Nanos) -> Vec<ControlNotice> {
-        self.run(ControlEvent::Stop, now)
+    pub fn stop(&mut self, clock: &mut dyn FnMut() -> Nanos) -> Vec<ControlNotice> {
+        self.run(ControlEvent::Stop, clock)
     }
 
-    /// When to tick at the latest. A store that is used by others, too, has to be asked for events more often.
+    /// When to tick at the latest, if the store does not [wake](Store::set_waker) the caller before.
     #[must_use]
     pub fn next_wake(&self) -> Nanos {
         self.control.next_wake()
@@ -142,22 +167,32 @@ impl<S: Store> ControlDriver<S> {
     }
 
     /// Feeds the machine until neither it nor the store has anything left.
-    fn run(&mut self, first: ControlEvent, now: Nanos) -> Vec<ControlNotice> {
+    ///
+    /// The clock is read for each event, since the store may block. A store that does not answer is not asked again in
+    /// this call: the rest would only wait, too.
+    fn run(&mut self, first: ControlEvent, clock: &mut dyn FnMut() -> Nanos) -> Vec<ControlNotice> {
         let mut notices = core::mem::take(&mut self.notices);
+        let mut away = None;
         self.waiting.push_back(first);
         for _ in 0..EVENTS_PER_CALL_MAX {
             if self.waiting.is_empty() {
-                self.store.poll_events(now, &mut self.events);
+                self.store.poll_events(clock(), &mut self.events);
                 self.waiting.extend(self.events.drain(..).map(ControlEvent::Store));
             }
             let Some(event) = self.waiting.pop_front() else {
                 break;
             };
-            for effect in self.control.step(event, now) {
+            for effect in self.control.step(event, clock()) {
                 match effect {
                     ControlEffect::Notice(notice) => notices.push(notice),
                     ControlEffect::Request { request, body } => {
-                        let response = self.store.handle(body, now);
+                        let response = match &away {
+                            Some(error) => StoreResponse::Failed(StoreError::clone(error)),
+                            None => self.store.handle(body, clock()),
+                        };
+                        if let StoreResponse::Failed(error @ StoreError::Unavailable(_)) = &response {
+                            away = Some(error.clone());
+                        }
                         self.waiting.push_back(ControlEvent::Response { request, response });
                     }
                 }

@@ -12,8 +12,9 @@
 //! | `P/plan/{role}/{page}` | who should own the 64 shards of the page | manager only | no |
 //! | `P/own/{role}/{shard}` | who owns the shard | the owning pod | the pod's |
 //! | `P/single/{role}/{name}` | who runs the singleton | the running pod | the pod's |
-//! | `P/cmd/pod/{role}/{uid}` | cordon or drain the pod | admin | no |
+//! | `P/cmd/pod/{role}/{uid}` | cordon or drain the pod | admin | that pod's |
 //! | `P/cmd/pin/{role}/{shard}` | keep the shard on a pod | admin | no |
+//! | `P/cmd/rebalance/{role}` | one round of rebalancing now | admin; the manager deletes it | no |
 //!
 //! Numbers are padded, so that the order of the keys is that of the numbers. Names have no `/`, so that a prefix that
 //! ends in one names a folder.
@@ -83,6 +84,8 @@ pub enum RecordKey<'a> {
     PodOrder(&'a str, PodUid),
     /// `P/cmd/pin/{role}/{shard}`
     Pin(&'a str, ShardId),
+    /// `P/cmd/rebalance/{role}`
+    Rebalance(&'a str),
 }
 
 /// The keys of one cluster.
@@ -121,6 +124,7 @@ impl KeySpace {
             RecordKey::Singleton(role, name) => format!("{prefix}single/{role}/{name}"),
             RecordKey::PodOrder(role, uid) => format!("{prefix}cmd/pod/{role}/{uid}"),
             RecordKey::Pin(role, shard) => format!("{prefix}cmd/pin/{role}/{:05}", shard.0),
+            RecordKey::Rebalance(role) => format!("{prefix}cmd/rebalance/{role}"),
         }
     }
 
@@ -140,6 +144,7 @@ impl KeySpace {
             "cmd" => match words.next()? {
                 "pod" => RecordKey::PodOrder(words.next()?, parse_uid(words.next()?)?),
                 "pin" => RecordKey::Pin(words.next()?, ShardId(words.next()?.parse().ok()?)),
+                "rebalance" => RecordKey::Rebalance(words.next()?),
                 _ => return None,
             },
             _ => return None,
@@ -172,6 +177,7 @@ mod tests {
             (RecordKey::Singleton("r", "s"), "/atoll/c1/v1/single/r/s"),
             (RecordKey::PodOrder("r", PodUid(1)), "/atoll/c1/v1/cmd/pod/r/00000000000000000000000000000001"),
             (RecordKey::Pin("r", ShardId(7)), "/atoll/c1/v1/cmd/pin/r/00007"),
+            (RecordKey::Rebalance("r"), "/atoll/c1/v1/cmd/rebalance/r"),
         ];
         for (record, text) in all {
             assert_eq!(keys.key(record), text);

@@ -20,14 +20,15 @@ use std::sync::Arc;
 
 use super::config::{ControlConfig, Refusal};
 use super::keys::{CLUSTER_KEY, KeySpace, RecordKey, pages_of};
-use super::records::{self, ClusterRecord, MetaRecord, PodEntry, PodState, RoleRecord};
+use super::orders::{Order, OrderError};
+use super::records::{self, ClusterRecord, MetaRecord, PlanPage, PodEntry, PodState, RoleRecord};
 use super::store::{
     Compare, LeaseId, Operation, Revision, StoreError, StoreEvent, StoreRequest, StoreResponse, Transaction, WatchId,
 };
-use super::view::ClusterView;
+use super::view::{ClusterView, Stored};
 use super::{FREEZE_MARGIN_MIN, LIST_PAGE, REQUEST_TIMEOUT, RETRY_PAUSE};
 use crate::base::hash::ENTITY_HASH_NAME;
-use crate::base::{Nanos, PodUid, ShardId};
+use crate::base::{CoreIndex, Nanos, PodUid, ShardId, Token};
 use crate::sharding::ShardTable;
 
 /// Names a request until its response.
@@ -54,6 +55,18 @@ pub enum ControlEvent {
     Released {
         /// The shard.
         shard: ShardId,
+        /// As in the [`ControlNotice::Release`].
+        token: Token,
+    },
+    /// Give all shards to other pods: say in the store that the pod drains, and release what the manager then plans
+    /// elsewhere. [`PodControl::hand_over`] says how far it is.
+    Drain,
+    /// An order of an admin; [`ControlNotice::Ordered`] with the same ticket follows.
+    Order {
+        /// Names it.
+        ticket: u64,
+        /// The order.
+        order: Order,
     },
     /// Leave. The entities are stopped already: other pods claim the shards as soon as the store knows.
     Stop,
@@ -90,8 +103,19 @@ pub enum ControlNotice {
     Release {
         /// The shard.
         shard: ShardId,
+        /// Under which token the pod owns it.
+        token: Token,
+        /// The core that serves it.
+        core: CoreIndex,
         /// Who takes it.
         to: PodUid,
+    },
+    /// An order was given to the store, or not.
+    Ordered {
+        /// Names it.
+        ticket: u64,
+        /// How it went.
+        outcome: Result<(), OrderError>,
     },
     /// The lease is lost, others may own the shards: drop all entities without saving, and join with a new uid.
     Lost,
@@ -133,11 +157,12 @@ pub enum Step {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Purpose {
+pub(super) enum Purpose {
     Step(Step),
     Renew,
     Write,
     CancelWatch,
+    Order(u64),
 }
 
 #[derive(Debug)]
@@ -151,7 +176,8 @@ pub(super) struct Lease {
     pub(super) id: LeaseId,
     ttl: Option<Duration>,
     valid_until: Nanos,
-    renewal_sent: Nanos,
+    /// When the next renewal is sent.
+    renew_at: Nanos,
 }
 
 #[derive(Debug, Default)]
@@ -182,6 +208,7 @@ pub struct PodControl {
     pub(super) lease: Option<Lease>,
     pub(super) registered: Option<Revision>,
     frozen: bool,
+    pub(super) draining: bool,
     pub(super) shards: super::ownership::ShardState,
     effects: Vec<ControlEffect>,
 }
@@ -193,7 +220,24 @@ impl PodControl {
     /// If the configuration is not usable.
     pub fn new(config: ControlConfig) -> Result<PodControl, Refusal> {
         let keys = config.check()?;
-        Ok(PodControl {
+        Ok(PodControl::with_keys(config, keys))
+    }
+
+    /// The machine for the next incarnation, after this one was [lost](ControlNotice::Lost): the same pod with a new
+    /// uid, on the same connection to the store.
+    #[must_use]
+    pub fn successor(&self, uid: PodUid) -> PodControl {
+        let config = ControlConfig { uid, ..self.config.clone() };
+        let mut next = PodControl::with_keys(config, self.keys.clone());
+        // The old watch is still open: the next listing cancels it, and its events are not taken for those of the new one.
+        next.watch = self.watch;
+        next.next_request = self.next_request;
+        next.draining = self.draining;
+        next
+    }
+
+    fn with_keys(config: ControlConfig, keys: KeySpace) -> PodControl {
+        PodControl {
             step: Step::Idle,
             step_pending: None,
             step_at: Nanos::ZERO,
@@ -207,11 +251,12 @@ impl PodControl {
             lease: None,
             registered: None,
             frozen: false,
+            draining: false,
             shards: super::ownership::ShardState::default(),
             effects: Vec::new(),
             keys,
             config,
-        })
+        }
     }
 
     /// Where the machine is.
@@ -243,7 +288,9 @@ impl PodControl {
                 ControlEvent::Start | ControlEvent::Tick => {}
                 ControlEvent::Response { request, response } => self.on_response(request, response, now),
                 ControlEvent::Store(event) => self.on_store_event(event, now),
-                ControlEvent::Released { shard } => self.on_released(shard),
+                ControlEvent::Released { shard, token } => self.on_released(shard, token),
+                ControlEvent::Drain => self.draining = true,
+                ControlEvent::Order { ticket, order } => self.on_order(ticket, order, now),
                 ControlEvent::Stop => self.on_stop(now),
             }
             self.advance(now);
@@ -260,7 +307,7 @@ impl PodControl {
         let mut wake =
             self.pending.values().map(|pending| pending.sent + REQUEST_TIMEOUT).min().unwrap_or(Nanos::NEVER);
         if let Some(lease) = &self.lease {
-            wake = wake.min(renewal_due(lease));
+            wake = wake.min(lease.renew_at);
             if !self.frozen {
                 wake = wake.min(lease.valid_until);
             }
@@ -275,11 +322,25 @@ impl PodControl {
         wake
     }
 
+    /// Until when the pod may serve, as far as is known now.
+    #[must_use]
+    pub fn valid_until(&self) -> Nanos {
+        self.lease.as_ref().map_or(Nanos::ZERO, |lease| lease.valid_until)
+    }
+
+    /// Whether the pod gives its shards away.
+    #[must_use]
+    pub fn is_draining(&self) -> bool {
+        self.draining
+    }
+
     pub(super) fn notice(&mut self, notice: ControlNotice) {
         self.effects.push(ControlEffect::Notice(notice));
     }
 
-    pub(super) fn is_frozen(&self) -> bool {
+    /// Whether the lease may have lapsed, as far as this pod knows.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
         self.frozen
     }
 
@@ -295,7 +356,7 @@ impl PodControl {
         self.notice(notice);
     }
 
-    fn request(&mut self, purpose: Purpose, body: StoreRequest, now: Nanos) -> RequestId {
+    pub(super) fn request(&mut self, purpose: Purpose, body: StoreRequest, now: Nanos) -> RequestId {
         self.next_request += 1;
         let request = RequestId(self.next_request);
         self.pending.insert(request, Pending { purpose, sent: now });
@@ -339,7 +400,7 @@ impl PodControl {
         if matches!(self.step, Step::Ended | Step::Leave) {
             return;
         }
-        let (id, due, valid_until) = (lease.id, renewal_due(lease), lease.valid_until);
+        let (id, due, valid_until) = (lease.id, lease.renew_at, lease.valid_until);
         if now >= valid_until && !self.frozen {
             self.frozen = true;
             self.notice(ControlNotice::Freeze);
@@ -347,7 +408,7 @@ impl PodControl {
         if now >= due {
             self.request(Purpose::Renew, StoreRequest::RenewLease { lease: id }, now);
             if let Some(lease) = &mut self.lease {
-                lease.renewal_sent = now;
+                lease.renew_at = renewal_due(lease.ttl, now);
             }
         }
     }
@@ -416,7 +477,7 @@ impl PodControl {
             cores: self.config.cores,
             weight: self.config.weight,
             zone: self.config.zone.clone(),
-            state: PodState::Active,
+            state: if self.draining { PodState::Draining } else { PodState::Active },
         };
         let key = self.pod_key();
         let compares = vec![Compare::Absent(key.clone()), Compare::ModRevision(self.role_key(), role.mod_revision)];
@@ -440,6 +501,7 @@ impl PodControl {
                 self.on_write(response, now);
             }
             Purpose::CancelWatch => {}
+            Purpose::Order(ticket) => self.on_order_response(ticket, response),
         }
     }
 
@@ -466,7 +528,7 @@ impl PodControl {
                 self.catch_up(now);
             }
             (Step::Grant, StoreResponse::Lease { lease, ttl }) => {
-                let mut granted = Lease { id: lease, ttl, valid_until: Nanos::ZERO, renewal_sent: sent };
+                let mut granted = Lease { id: lease, ttl, valid_until: Nanos::ZERO, renew_at: renewal_due(ttl, sent) };
                 granted.valid_until = valid_until(ttl, sent);
                 self.notice(ControlNotice::ValidUntil(granted.valid_until));
                 self.lease = Some(granted);
@@ -634,7 +696,12 @@ impl PodControl {
                 }
             }
             StoreResponse::Failed(StoreError::LeaseNotFound) => self.end(ControlNotice::Lost),
-            _ => {} // The next renewal is on its way at a third of the time to live.
+            _ => {
+                // Soon again: the store may be back long before the next third of the time to live.
+                if let Some(held) = &mut self.lease {
+                    held.renew_at = held.renew_at.min(now + RETRY_PAUSE);
+                }
+            }
         }
     }
 
@@ -647,14 +714,21 @@ impl PodControl {
         }
     }
 
+    /// Whether every shard is planned for somebody. The manager may have made a plan before this pod, the first one of
+    /// its role, was registered: then there is another one to come.
     pub(super) fn own_plan_is_complete(&self) -> bool {
         let role = self.view.role(&self.config.role);
-        role.is_some_and(|role| role.pages.len() >= pages_of(role.number_of_shards()) as usize)
+        role.is_some_and(|role| {
+            let planned = |page: &Stored<PlanPage>| page.record.shards.iter().all(|shard| shard.owner.is_some());
+            let takes_none = self.config.weight == 0 || self.draining;
+            role.pages.len() >= pages_of(role.number_of_shards()) as usize
+                && (takes_none || role.pages.values().all(planned))
+        })
     }
 }
 
-fn renewal_due(lease: &Lease) -> Nanos {
-    lease.ttl.map_or(Nanos::NEVER, |ttl| lease.renewal_sent + ttl / 3)
+fn renewal_due(ttl: Option<Duration>, sent: Nanos) -> Nanos {
+    ttl.map_or(Nanos::NEVER, |ttl| sent + ttl / 3)
 }
 
 /// The store counts from when it handles the request, which is after `sent`: others see the lapse later than this.

@@ -5,8 +5,8 @@
 //!
 //! The parts: [`keys`] and [`records`] say what is stored; [`store`] is the model of a store and [`store_state`] its
 //! semantics; [`view`] mirrors the records; [`planner`] is the pure decision; [`membership`] joins, keeps and leaves
-//! the cluster; [`ownership`] claims shards, writes the plan and builds the tables; [`driver`] runs it all against a
-//! blocking store.
+//! the cluster; [`ownership`] claims shards, writes the plan and builds the tables; [`handover`] gives shards away;
+//! [`orders`] takes those of an admin; [`driver`] runs it all against a blocking store.
 //!
 //! Invariants: the manager writes only the plan; a pod writes the ownership record of a shard itself, under its own
 //! lease, only if there is none, so two owners cannot exist; the token of a shard is the revision at which its record
@@ -14,9 +14,11 @@
 
 pub mod config;
 pub mod driver;
+pub mod handover;
 pub mod keys;
 pub mod membership;
 pub mod memory;
+pub mod orders;
 pub mod ownership;
 pub mod planner;
 pub mod records;
@@ -31,11 +33,13 @@ use core::time::Duration;
 
 pub use config::{ControlConfig, Refusal};
 pub use driver::{ControlDriver, StartError};
+pub use handover::HandOver;
 pub use keys::{KeySpace, RecordKey};
 pub use membership::{ControlEffect, ControlEvent, ControlNotice, PodControl};
 pub use memory::MemoryStore;
+pub use orders::{Order, OrderError};
 pub use planner::{Move, Plan, PlannerInput, PlannerPod, plan};
-pub use store::{Store, StoreError, StoreEvent, StoreRequest, StoreResponse};
+pub use store::{Store, StoreError, StoreEvent, StoreRequest, StoreResponse, StoreWaker};
 
 /// Time after which a lease lapses when it is not renewed, by default.
 pub const LEASE_TTL: Duration = Duration::from_secs(5);
@@ -59,3 +63,8 @@ pub const PUBLISH_HOLD_MAX: Duration = Duration::from_millis(250);
 pub const LIST_PAGE: u32 = 1000;
 /// Transactions in flight for claims and plan pages.
 pub const WRITES_IN_FLIGHT_MAX: usize = 32;
+/// Shards of one pod that are on their way to others at a time. Each batch costs a few writes to the store, for which
+/// the messages of its shards wait: a larger batch waits longer, a smaller one makes a stop slow.
+pub const RELEASES_IN_FLIGHT_MAX: usize = 32;
+/// Longest time that a shard which was given up, and which nobody took, holds up the next ones.
+pub const HAND_OVER_SLOT_MAX: Duration = Duration::from_secs(1);

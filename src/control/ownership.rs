@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use super::handover::Departures;
 use super::keys::{PLAN_PAGE_SHARDS, RecordKey, pages_of};
 use super::membership::{ControlNotice, PodControl};
 use super::planner::{PlannerInput, PlannerPod, plan};
@@ -38,9 +39,10 @@ pub(super) struct ShardState {
     plan_at: Nanos,
     /// The next round of rebalancing; `None` until the pod is the manager.
     rebalance_at: Option<Nanos>,
-    /// Shards that are being released; true once their entities are stopped.
-    releasing: BTreeMap<ShardId, bool>,
-    published: BTreeMap<String, Epoch>,
+    /// Writes in a row of which a compare failed.
+    conflicts: u32,
+    pub(super) departures: Departures,
+    pub(super) published: BTreeMap<String, Epoch>,
     /// Since when the table is held back.
     held_since: Option<Nanos>,
 }
@@ -50,19 +52,20 @@ impl PodControl {
         self.shards.awaited = self.shards.awaited.max(revision);
     }
 
-    pub(super) fn on_released(&mut self, shard: ShardId) {
-        if let Some(stopped) = self.shards.releasing.get_mut(&shard) {
-            *stopped = true;
-        }
-    }
-
     pub(super) fn on_write(&mut self, response: StoreResponse, now: Nanos) {
         match response {
-            StoreResponse::Transaction { succeeded: true, revision } => self.await_revision(revision),
+            StoreResponse::Transaction { succeeded: true, revision } => {
+                self.await_revision(revision);
+                self.shards.conflicts = 0;
+            }
             StoreResponse::Transaction { succeeded: false, revision } => {
+                // The view lags behind: the next round, once it is there, does better. If not, something else is wrong.
                 self.await_revision(revision);
                 self.shards.planned_from.clear();
-                self.shards.retry_at = now + RETRY_PAUSE;
+                self.shards.conflicts += 1;
+                if self.shards.conflicts > 1 {
+                    self.shards.retry_at = now + RETRY_PAUSE;
+                }
             }
             StoreResponse::Failed(StoreError::LeaseNotFound) => self.lose(),
             _ => {
@@ -73,7 +76,10 @@ impl PodControl {
     }
 
     pub(super) fn on_view_changed(&mut self, now: Nanos) {
-        if !core::mem::take(&mut self.view.pods_left).is_empty() {
+        let left = core::mem::take(&mut self.view.pods_left);
+        // A pod that gave its shards away first leaves nothing to settle.
+        let had_shards = |uid: &PodUid| self.view.roles.values().any(|role| role.planned_for(*uid).next().is_some());
+        if left.iter().any(had_shards) {
             self.shards.plan_at = self.shards.plan_at.max(now + self.config.settle);
         }
     }
@@ -93,7 +99,7 @@ impl PodControl {
         if let Some(since) = state.held_since {
             wake = wake.min(since + PUBLISH_HOLD_MAX);
         }
-        wake
+        wake.min(state.departures.wake())
     }
 
     /// One round, if the last one is settled.
@@ -103,13 +109,20 @@ impl PodControl {
         }
         if self.is_settled() && now >= self.shards.retry_at {
             self.shards.retry_at = Nanos::ZERO;
-            self.manage(now);
+            self.announce(now);
+            if self.writes_pending == 0 {
+                self.manage(now);
+            }
             if self.writes_pending == 0 {
                 self.claim(now);
+            }
+            self.publish(now);
+            if self.writes_pending == 0 {
                 self.release(now);
             }
+        } else {
+            self.publish(now);
         }
-        self.publish(now);
     }
 
     /// Whether the own writes are answered and visible, so that a next round may write. What is missing comes as an
@@ -126,7 +139,7 @@ impl PodControl {
         self.lease_id().is_some_and(|lease| self.view.manager() == Some(lease))
     }
 
-    fn own_role(&self) -> Option<&RoleView> {
+    pub(super) fn own_role(&self) -> Option<&RoleView> {
         self.view.role(&self.config.role)
     }
 
@@ -150,8 +163,15 @@ impl PodControl {
         }
         let roles: Vec<String> = self.view.roles.keys().cloned().collect();
         for role in roles {
-            if rebalance || self.role_plan_is_outdated(&role) {
-                self.plan_role(&role, rebalance, lease, now);
+            let ordered =
+                self.view.role(&role).and_then(|role| role.rebalance.as_ref()).map(|order| order.mod_revision);
+            if rebalance || ordered.is_some() || self.role_plan_is_outdated(&role) {
+                self.plan_role(&role, rebalance || ordered.is_some(), lease, now);
+            }
+            if let Some(seen) = ordered {
+                let key = self.keys.key(RecordKey::Rebalance(&role));
+                let compares = vec![Compare::ModRevision(key.clone(), seen)];
+                self.write(Transaction { compares, operations: vec![Operation::Delete(key)] }, now);
             }
         }
     }
@@ -211,7 +231,7 @@ impl PodControl {
         let (Some(lease), Some(registered)) = (self.lease_id(), self.registered) else {
             return;
         };
-        let Some(role) = self.own_role() else {
+        let Some(role) = self.own_role().filter(|_| !self.draining) else {
             return;
         };
         let mut pages: BTreeMap<u32, Vec<ShardId>> = BTreeMap::new();
@@ -248,43 +268,13 @@ impl PodControl {
         }
     }
 
-    /// Asks for the stop of shards that are planned elsewhere, and deletes the records of those that are stopped.
-    fn release(&mut self, now: Nanos) {
-        let Some(role) = self.own_role() else {
-            return;
-        };
-        let uid = self.config.uid;
-        let own = role.owners.iter().filter(|(_, owner)| owner.record.owner == uid);
-        let mut wanted = Vec::new();
-        let mut deletes = Vec::new();
-        let mut owned = BTreeSet::new();
-        for (shard, owner) in own {
-            owned.insert(*shard);
-            match (self.shards.releasing.get(shard), role.planned(*shard).owner) {
-                (Some(true), _) => deletes.push((*shard, owner.create_revision)),
-                (None, Some(to)) if to != uid && role.pods.contains_key(&to) => wanted.push((*shard, to)),
-                _ => {}
-            }
-        }
-        self.shards.releasing.retain(|shard, _| owned.contains(shard));
-        for (shard, to) in wanted {
-            self.shards.releasing.insert(shard, false);
-            self.notice(ControlNotice::Release { shard, to });
-        }
-        for (shard, created) in deletes.into_iter().take(WRITES_IN_FLIGHT_MAX) {
-            let key = self.keys.key(RecordKey::Ownership(&self.config.role, shard));
-            let compares = vec![Compare::CreateRevision(key.clone(), created)];
-            self.write(Transaction { compares, operations: vec![Operation::Delete(key)] }, now);
-        }
-    }
-
     /// Publishes the tables that changed. The first one waits until the own shards are claimed; later ones are held
     /// for a moment while claims are on their way, so that a batch of claims makes one table.
     fn publish(&mut self, now: Nanos) {
         let Some(own) = self.own_role() else {
             return;
         };
-        let claims_missing = unclaimed(own, self.config.uid).next().is_some();
+        let claims_missing = !self.draining && unclaimed(own, self.config.uid).next().is_some();
         let first = !self.shards.published.contains_key(&self.config.role);
         if first && (claims_missing || !self.own_plan_is_complete()) {
             return;

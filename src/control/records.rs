@@ -196,6 +196,13 @@ pub struct PinOrder {
     pub pod: PodUid,
 }
 
+/// An order of an admin to rebalance a role now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RebalanceOrder {
+    /// Wall-clock time of the order, for people.
+    pub since_unix_ms: u64,
+}
+
 #[derive(Serialize, Deserialize)]
 struct Versioned<T> {
     v: u16,

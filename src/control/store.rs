@@ -6,6 +6,9 @@
 //! together and in order, or says that there is a gap. [`super::store_state`] is the executable form.
 
 use core::time::Duration;
+use std::sync::Arc;
+
+use atoll_macros::Wire;
 
 use crate::base::Nanos;
 
@@ -19,7 +22,7 @@ pub const VALUE_BYTES_MAX: usize = 64 << 10;
 pub const RANGE_LIMIT_MAX: u32 = 10_000;
 
 /// Point in the history of a store. 0 is before everything.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Wire, Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision(pub u64);
 
 impl Revision {
@@ -31,15 +34,15 @@ impl Revision {
 }
 
 /// A lease, given out by the store and never given out again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Wire, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LeaseId(pub u64);
 
 /// A watch, named by the client that opens it; unique within its connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Wire, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WatchId(pub u64);
 
 /// A record.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Wire, Clone, Debug, PartialEq, Eq)]
 pub struct KeyValue {
     /// Its key.
     pub key: String,
@@ -54,7 +57,7 @@ pub struct KeyValue {
 }
 
 /// A condition of a transaction.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Wire, Clone, Debug, PartialEq, Eq)]
 pub enum Compare {
     /// There is no record with this key.
     Absent(String),
@@ -65,7 +68,7 @@ pub enum Compare {
 }
 
 /// A change in a transaction.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Wire, Clone, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// Creates or replaces a record, under a lease or under none.
     Put {
@@ -91,7 +94,7 @@ impl Operation {
 }
 
 /// If all compares hold, all operations are done, at one revision; otherwise none.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Wire, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Transaction {
     /// The conditions.
     pub compares: Vec<Compare>,
@@ -100,7 +103,7 @@ pub struct Transaction {
 }
 
 /// What a client asks.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Wire, Clone, Debug, PartialEq, Eq)]
 pub enum StoreRequest {
     /// Compare and change.
     Transaction(Transaction),
@@ -145,7 +148,7 @@ pub enum StoreRequest {
 }
 
 /// What the store answers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Wire, Clone, Debug, PartialEq, Eq)]
 pub enum StoreResponse {
     /// Of a transaction.
     Transaction {
@@ -184,18 +187,38 @@ pub enum StoreResponse {
     Failed(StoreError),
 }
 
+/// Which bound a request does not keep.
+#[derive(Wire, Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Limit {
+    /// [`KEY_BYTES_MAX`].
+    #[error("a key has 1 to {KEY_BYTES_MAX} bytes")]
+    Key,
+    /// [`VALUE_BYTES_MAX`].
+    #[error("a value has at most {VALUE_BYTES_MAX} bytes")]
+    Value,
+    /// [`RANGE_LIMIT_MAX`].
+    #[error("a range read has a limit of 1 to {RANGE_LIMIT_MAX}")]
+    RangeLimit,
+    /// A lease lives for some time.
+    #[error("a lease has a time to live above zero")]
+    LeaseTime,
+    /// What one frame to a served store holds.
+    #[error("the whole request is larger than a frame; write less at once")]
+    Request,
+}
+
 /// Why the store did not do it.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Wire, Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// The transaction is too large.
     #[error("a transaction has at most {TRANSACTION_OPERATIONS_MAX} compares and operations, this one has {0}")]
-    TooManyOperations(usize),
+    TooManyOperations(u64),
     /// A key is changed twice.
     #[error("the transaction changes the key {0} twice")]
     DuplicateKey(String),
     /// The key or value is too large, or the range limit is out of its bounds.
     #[error("the request is out of bounds: {0}")]
-    OutOfBounds(&'static str),
+    OutOfBounds(Limit),
     /// The lease ended or never was.
     #[error("the lease ended; what was stored under it is gone")]
     LeaseNotFound,
@@ -205,7 +228,7 @@ pub enum StoreError {
 }
 
 /// A change of one record.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Wire, Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Created or replaced.
     Put(KeyValue),
@@ -228,7 +251,7 @@ impl Change {
 }
 
 /// What a watch delivers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Wire, Clone, Debug, PartialEq, Eq)]
 pub enum StoreEvent {
     /// All changes of one revision that the watch asked for. Revisions only grow.
     Changed {
@@ -254,6 +277,9 @@ pub enum StoreEvent {
     },
 }
 
+/// Wakes the thread that uses a store. May be called from any thread, also without need.
+pub type StoreWaker = Arc<dyn Fn() + Send + Sync>;
+
 /// A store as the control thread uses it: each call blocks until it is answered.
 pub trait Store {
     /// Does one request. Changes are durable (if the store has a disk) when it returns.
@@ -261,6 +287,12 @@ pub trait Store {
 
     /// Appends the events that are due. Bounded: call it again until it appends nothing.
     fn poll_events(&mut self, now: Nanos, events: &mut Vec<StoreEvent>);
+
+    /// Takes what has to be called, within a millisecond, whenever [`Store::poll_events`] may have something new that
+    /// no request of this client made. A store that nobody else uses has nothing to wake for.
+    fn set_waker(&mut self, waker: StoreWaker) {
+        let _ = waker;
+    }
 }
 
 impl<S: Store + ?Sized> Store for Box<S> {
@@ -270,5 +302,9 @@ impl<S: Store + ?Sized> Store for Box<S> {
 
     fn poll_events(&mut self, now: Nanos, events: &mut Vec<StoreEvent>) {
         (**self).poll_events(now, events);
+    }
+
+    fn set_waker(&mut self, waker: StoreWaker) {
+        (**self).set_waker(waker);
     }
 }

@@ -9,8 +9,8 @@ use core::time::Duration;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::store::{
-    Change, Compare, KEY_BYTES_MAX, KeyValue, LeaseId, Operation, RANGE_LIMIT_MAX, Revision, StoreError, StoreEvent,
-    StoreRequest, StoreResponse, TRANSACTION_OPERATIONS_MAX, Transaction, VALUE_BYTES_MAX, WatchId,
+    Change, Compare, KEY_BYTES_MAX, KeyValue, LeaseId, Limit, Operation, RANGE_LIMIT_MAX, Revision, StoreError,
+    StoreEvent, StoreRequest, StoreResponse, TRANSACTION_OPERATIONS_MAX, Transaction, VALUE_BYTES_MAX, WatchId,
 };
 use crate::base::Nanos;
 
@@ -224,20 +224,20 @@ impl StoreState {
     fn check(&self, transaction: &Transaction) -> Result<(), StoreError> {
         let operations = transaction.operations.len().max(transaction.compares.len());
         if operations > TRANSACTION_OPERATIONS_MAX {
-            return Err(StoreError::TooManyOperations(operations));
+            return Err(StoreError::TooManyOperations(operations as u64));
         }
         let mut keys = BTreeSet::new();
         for operation in &transaction.operations {
             let key = operation.key();
             if key.is_empty() || key.len() > KEY_BYTES_MAX {
-                return Err(StoreError::OutOfBounds("a key is empty or too long"));
+                return Err(StoreError::OutOfBounds(Limit::Key));
             }
             if !keys.insert(key) {
                 return Err(StoreError::DuplicateKey(key.to_owned()));
             }
             if let Operation::Put { value, lease, .. } = operation {
                 if value.len() > VALUE_BYTES_MAX {
-                    return Err(StoreError::OutOfBounds("a value is too large"));
+                    return Err(StoreError::OutOfBounds(Limit::Value));
                 }
                 if lease.is_some_and(|lease| !self.leases.contains_key(&lease)) {
                     return Err(StoreError::LeaseNotFound);
@@ -312,7 +312,7 @@ impl StoreState {
 
     fn range(&self, prefix: &str, after: Option<String>, limit: u32) -> Result<StoreResponse, StoreError> {
         if limit == 0 || limit > RANGE_LIMIT_MAX {
-            return Err(StoreError::OutOfBounds("the limit of a range read"));
+            return Err(StoreError::OutOfBounds(Limit::RangeLimit));
         }
         let start = match after {
             Some(after) if after.as_str() >= prefix => Bound::Excluded(after),
@@ -329,7 +329,7 @@ impl StoreState {
 
     fn grant(&mut self, ttl: Duration, now: Nanos, writes: &mut Vec<Write>) -> Result<StoreResponse, StoreError> {
         if ttl.is_zero() {
-            return Err(StoreError::OutOfBounds("a lease without time"));
+            return Err(StoreError::OutOfBounds(Limit::LeaseTime));
         }
         if self.leases.len() >= LEASES_MAX {
             return Err(StoreError::Unavailable("too many leases".to_owned()));

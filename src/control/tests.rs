@@ -89,6 +89,11 @@ fn owned_by(table: &ShardTable, uid: u128) -> Vec<Owner> {
     table.owners().iter().copied().filter(|owner| Some(owner.pod) == index).collect()
 }
 
+/// A clock that stands.
+fn at(now: Nanos) -> impl FnMut() -> Nanos {
+    move || now
+}
+
 fn step(now: &mut Nanos) -> Nanos {
     *now = *now + Duration::from_millis(250);
     *now
@@ -101,7 +106,7 @@ fn run(pods: &mut [&mut ControlDriver<Shared>], now: &mut Nanos, time: Duration)
     while *now < until {
         step(now);
         for pod in pods.iter_mut() {
-            let mut notices = pod.tick(*now);
+            let mut notices = pod.tick(&mut at(*now));
             while let Some(notice) = notices.pop() {
                 match notice {
                     ControlNotice::Publish(table)
@@ -109,7 +114,9 @@ fn run(pods: &mut [&mut ControlDriver<Shared>], now: &mut Nanos, time: Duration)
                     {
                         newest = Some(table);
                     }
-                    ControlNotice::Release { shard, .. } => notices.extend(pod.released(shard, *now)),
+                    ControlNotice::Release { shard, token, .. } => {
+                        notices.extend(pod.released([(shard, token)], &mut at(*now)))
+                    }
                     _ => {}
                 }
             }
@@ -124,7 +131,7 @@ fn a_lone_pod_owns_all_shards_spread_over_its_cores() {
     let (mut pod, table) = started(&store, 1, &mut now);
     assert_eq!(owned_by(&table, 1).len(), SHARDS as usize);
     assert_eq!(table.owners().iter().filter(|owner| owner.core.0 == 1).count(), SHARDS as usize / 2);
-    let notices = pod.tick(step(&mut now));
+    let notices = pod.tick(&mut at(step(&mut now)));
     assert!(matches!(notices.first(), Some(ControlNotice::ValidUntil(until)) if *until > now));
 }
 
@@ -153,15 +160,15 @@ fn a_shard_is_not_claimed_before_its_owner_released_it() {
     let (mut two, _) = started(&store, 2, &mut now);
     let mut asked = 0;
     for _ in 0..200 {
-        let notices = one.tick(step(&mut now));
+        let notices = one.tick(&mut at(step(&mut now)));
         asked += notices.iter().filter(|notice| matches!(notice, ControlNotice::Release { .. })).count();
-        for notice in two.tick(now) {
+        for notice in two.tick(&mut at(now)) {
             if let ControlNotice::Publish(table) = notice {
                 assert_eq!(owned_by(&table, 1).len(), SHARDS as usize);
             }
         }
     }
-    assert_eq!(asked, 65);
+    assert_eq!(asked, super::RELEASES_IN_FLIGHT_MAX, "the others wait for these");
 }
 
 #[test]
@@ -183,11 +190,11 @@ fn the_shards_of_a_silent_pod_are_served_by_another_one_after_its_lease_and_it_f
     let taken_at = taken_at.expect("taken over");
     assert!(taken_at > valid_until && taken_at <= silent_since + LEASE_TTL + Duration::from_secs(2), "{taken_at:?}");
     assert_eq!(newest.expect("a table").pods().len(), 1);
-    let notices = one.tick(now);
+    let notices = one.tick(&mut at(now));
     let freeze = notices.iter().position(|notice| *notice == ControlNotice::Freeze);
     let lost = notices.iter().position(|notice| *notice == ControlNotice::Lost);
     assert!(freeze.is_some() && lost > freeze, "{notices:?}");
-    assert!(one.tick(step(&mut now)).is_empty());
+    assert!(one.tick(&mut at(step(&mut now))).is_empty());
 }
 
 #[test]
@@ -195,10 +202,10 @@ fn a_pod_that_stops_leaves_its_shards_to_others_at_once() {
     let (mut now, store) = (Nanos(1), Shared::new());
     let (mut one, _) = started(&store, 1, &mut now);
     let (mut two, _) = started(&store, 2, &mut now);
-    assert_eq!(one.stop(now).last(), Some(&ControlNotice::Stopped));
+    assert_eq!(one.stop(&mut at(now)).last(), Some(&ControlNotice::Stopped));
     let table = run(&mut [&mut two], &mut now, Duration::from_secs(1)).expect("a table");
     assert_eq!(owned_by(&table, 2).len(), SHARDS as usize);
-    assert!(one.tick(now).is_empty());
+    assert!(one.tick(&mut at(now)).is_empty());
 }
 
 #[test]
@@ -334,6 +341,6 @@ fn a_pod_lists_again_after_a_gap_and_keeps_its_shards() {
 fn the_driver_is_quiet_between_renewals() {
     let (mut now, store) = (Nanos(1), Shared::new());
     let (mut one, _) = started(&store, 1, &mut now);
-    one.tick(now);
+    one.tick(&mut at(now));
     assert!(one.next_wake() > now + Duration::from_secs(1));
 }

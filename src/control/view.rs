@@ -10,7 +10,8 @@ use serde::de::DeserializeOwned;
 
 use super::keys::{KeySpace, PLAN_PAGE_SHARDS, RecordKey, page_of};
 use super::records::{
-    self, MetaRecord, OwnershipRecord, PinOrder, PlanPage, PlannedShard, PodEntry, PodOrder, RecordError, RoleRecord,
+    self, MetaRecord, OwnershipRecord, PinOrder, PlanPage, PlannedShard, PodEntry, PodOrder, RebalanceOrder,
+    RecordError, RoleRecord,
 };
 use super::store::{Change, KeyValue, LeaseId, Revision};
 use crate::base::limits::NUMBER_OF_SHARDS_MAX;
@@ -44,6 +45,8 @@ pub struct RoleView {
     pub orders: BTreeMap<PodUid, Stored<PodOrder>>,
     /// Orders of the admin about shards.
     pub pins: BTreeMap<ShardId, Stored<PinOrder>>,
+    /// The order of the admin to rebalance now.
+    pub rebalance: Option<Stored<RebalanceOrder>>,
     /// The last change of what makes a table: role, pods, owners.
     pub table_changed: Revision,
     /// The last change of what the planner decides on: role, pods, plan, orders.
@@ -220,6 +223,11 @@ impl ClusterView {
                 insert(&mut role.pins, shard, read(stored)?);
                 role.changed(at, false, true);
             }
+            RecordKey::Rebalance(name) => {
+                let role = self.role_mut(name);
+                replace(&mut role.rebalance, read(stored)?);
+                role.changed(at, false, true);
+            }
             RecordKey::Singleton(..) => {}
         }
         Ok(())
@@ -269,6 +277,11 @@ impl ClusterView {
             Some(RecordKey::Pin(name, shard)) => {
                 let role = self.role_mut(name);
                 remove(&mut role.pins, shard, at);
+                role.changed(at, false, true);
+            }
+            Some(RecordKey::Rebalance(name)) => {
+                let role = self.role_mut(name);
+                role.rebalance.take_if(|order| order.mod_revision < at);
                 role.changed(at, false, true);
             }
             Some(RecordKey::Singleton(..)) | None => {}

@@ -1,7 +1,7 @@
 //! Answers to operators: what the pod is and holds, as JSON.
 //!
-//! Called by the control thread (questions over links) and by `Pod`. Asks the cores, with a timeout, from a thread that
-//! may wait.
+//! Called by the thread for questions (which come over links) and by `Pod`. Asks the cores, with a timeout, from a thread
+//! that may wait; the control thread may not.
 
 use std::collections::BTreeMap;
 use std::sync::PoisonError;
@@ -9,9 +9,11 @@ use std::sync::atomic::Ordering;
 
 use serde_json::{Value, json};
 
+use super::cluster::Shared;
 use crate::base::hash::entity_hash;
 use crate::base::{ClusterError, CoreIndex, EntityId, ShardId};
 use crate::client::node::Node;
+use crate::engine::{Command, Question};
 use crate::sharding::ShardTable;
 use crate::wire::Inspect;
 
@@ -31,30 +33,37 @@ fn ids_on(node: &Node, core: CoreIndex, type_name: &str, limit: usize) -> Result
     })
 }
 
-pub(super) fn answer(node: &Node, table: &ShardTable, question: &Inspect) -> Value {
+pub(super) fn answer(node: &Node, shared: &Shared, question: &Inspect) -> Value {
     match question {
-        Inspect::Pods => pods(node, table),
-        Inspect::Shards => shards(table),
+        Inspect::Pods => pods(shared),
+        Inspect::Shards => shards(&shared.table()),
         Inspect::Entities { entity_type, limit } => entities(node, entity_type, *limit as usize),
-        Inspect::Locate { entity_type, entity_id } => locate(node, table, entity_type, entity_id),
+        Inspect::Locate { entity_type, entity_id } => locate(node, shared, entity_type, entity_id),
         Inspect::Counters => counters(node),
+        _ => json!({ "error": "this is an order, which the control thread takes" }),
     }
 }
 
-fn pods(node: &Node, table: &ShardTable) -> Value {
-    let mut shards = vec![0_u32; table.pods().len()];
-    for owner in table.owners() {
-        if let Some(count) = shards.get_mut(usize::from(owner.pod.0)) {
-            *count += 1;
-        }
+/// Gives an answer to the core that has to send it.
+pub(super) fn reply(node: &Node, question: &Question, answer: Value) {
+    let (link, correlation, json) = (question.link, question.correlation, answer.to_string());
+    let answered = node
+        .command(question.core, Command::OnCore(Box::new(move |core| core.answer_question(link, correlation, json))));
+    if let Err(error) = answered {
+        tracing::debug!(%error, "an answer found no core");
     }
-    let pods = table.pods().iter().zip(shards).map(|(pod, shards)| {
+}
+
+fn pods(shared: &Shared) -> Value {
+    let (uid, registered) = (shared.uid(), shared.registered());
+    let pods = registered.iter().map(|pod| {
         json!({
             "uid": pod.uid.to_string(), "address": pod.address, "role": pod.role, "version": pod.version,
-            "cores": pod.cores, "shards": shards, "asked": pod.uid == node.uid,
+            "state": pod.status(), "cores": pod.cores, "weight": pod.weight, "shards": pod.shards,
+            "planned": pod.planned, "manager": pod.manager, "asked": pod.uid == uid,
         })
     });
-    json!({ "epoch": table.epoch().0, "pods": pods.collect::<Vec<_>>() })
+    json!({ "epoch": shared.table().epoch().0, "pods": pods.collect::<Vec<_>>() })
 }
 
 fn shards(table: &ShardTable) -> Value {
@@ -85,10 +94,11 @@ fn unknown_type(node: &Node, entity_type: &str) -> Value {
     json!({ "error": format!("there is no entity type `{entity_type}` at this pod; there are: {known}") })
 }
 
-fn locate(node: &Node, table: &ShardTable, entity_type: &str, entity_id: &str) -> Value {
+fn locate(node: &Node, shared: &Shared, entity_type: &str, entity_id: &str) -> Value {
     if let Err(error) = EntityId::new(entity_id) {
         return json!({ "error": error.to_string() });
     }
+    let table = shared.table();
     let shard = table.shard_of(entity_hash(table.hash_seed(), entity_id.as_bytes()));
     let mut located = json!({ "entity_type": entity_type, "entity_id": entity_id, "shard": shard.0 });
     let Some(owner) = table.owner(ShardId(shard.0)) else {
@@ -99,7 +109,7 @@ fn locate(node: &Node, table: &ShardTable, entity_type: &str, entity_id: &str) -
     located["pod"] = json!(pod.map(|pod| pod.address.clone()));
     located["core"] = json!(owner.core.0);
     located["token"] = json!(owner.token.0);
-    if pod.is_some_and(|pod| pod.uid == node.uid) {
+    if pod.is_some_and(|pod| pod.uid == shared.uid()) {
         if !node.type_names.contains(&entity_type) {
             return unknown_type(node, entity_type);
         }

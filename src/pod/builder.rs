@@ -1,11 +1,14 @@
 //! From configuration and entity types to a running pod.
 
 use std::collections::HashMap;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use super::config::{Config, Cores, Spin};
-use super::control_thread::{ControlHandle, ControlThread, start_control};
+use super::cluster::{Shared, registered_pods};
+use super::config::{Config, Cores, Spin, Store as StoreKind};
+use super::control_port::ControlPort;
+use super::control_thread::start_control;
 use super::{Inner, Pod};
 use crate::base::Nanos;
 use crate::client::node::{Node, NodeOptions, TypeMaker, fresh_uid};
@@ -14,10 +17,13 @@ use crate::control::{ControlConfig, ControlDriver, PodControl, Refusal, Store};
 use crate::engine::{Command, LinkLimits};
 use crate::entity::{Access, AnyInterceptor, Entity, EntityDefaults, EntityOptions, MethodInfo, Protocol, TypeHost};
 use crate::runtime::{CorePlacement, CoresOptions, PumpOptions, prepare};
-use crate::stores::{EmbeddedStore, MemoryStore, OpenError};
+use crate::stores::served::ConnectError;
+use crate::stores::{EmbeddedStore, MemoryStore, OpenError, ServedStore};
 
 /// Longest time that a pod waits for its shards when it starts.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest time that a pod waits for its manager when it starts.
+const MANAGER_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Why a pod did not start. Each message says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -41,6 +47,9 @@ pub enum StartError {
     /// The store could not be opened.
     #[error(transparent)]
     Store(#[from] OpenError),
+    /// There is no manager that serves the store.
+    #[error(transparent)]
+    Manager(#[from] ConnectError),
     /// The cluster's records do not fit this pod.
     #[error(transparent)]
     Refused(#[from] Refusal),
@@ -131,6 +140,7 @@ impl PodBuilder {
         let advertised = config.pod.advertise.unwrap_or(address);
         let uid = fresh_uid();
         let clock = plan.clock();
+        let (port, received) = ControlPort::new();
         let mut driver = ControlDriver::new(
             PodControl::new(control_config(config, uid, &advertised.to_string(), cores, clock.now()))?,
             open_store(config)?,
@@ -139,11 +149,13 @@ impl PodBuilder {
         let mut pause = |until: Nanos| std::thread::sleep(until.since(clock.now()));
         let table = driver.start(&mut now, &mut pause, clock.now() + START_TIMEOUT)?;
 
-        let (control, questions) = ControlThread::channel();
+        let validity = Arc::new(AtomicU64::new(driver.control().valid_until().0));
         let node = Node::start(
             plan,
             NodeOptions {
                 uid,
+                validity: Arc::clone(&validity),
+                released: port.released(),
                 cluster_name: config.pod.cluster_name.clone(),
                 role: config.pod.role.clone(),
                 version: config.pod.version.clone(),
@@ -158,7 +170,7 @@ impl PodBuilder {
                     send_timeout: config.entities.send_timeout,
                 },
                 types: self.types.into_iter().map(|kind| (kind.name, (kind.make)(self.interceptor.clone()))).collect(),
-                inspector: Some(control.inspector()),
+                inspector: Some(port.inspector()),
                 bootstrap: Vec::new(),
                 stall: config.event_loop.stall,
             },
@@ -166,14 +178,18 @@ impl PodBuilder {
         let node = Arc::new(node);
         node.command_all(|| Command::Table(Arc::clone(&table)));
         let hash_seed = table.hash_seed();
-        let table = Arc::new(Mutex::new(table));
-        let control: ControlHandle =
-            start_control(control, questions, driver, clock, Arc::clone(&node), Arc::clone(&table))?;
+        let shared = Arc::new(Shared {
+            uid: Mutex::new(uid),
+            table: Mutex::new(table),
+            registered: Mutex::new(Arc::new(registered_pods(driver.control().view()))),
+            validity,
+        });
+        let control = start_control(port, received, driver, clock, Arc::clone(&node), Arc::clone(&shared))?;
         Ok(Pod {
             inner: Arc::new(Inner {
                 node,
-                control: Mutex::new(Some(control)),
-                table,
+                control,
+                shared,
                 address,
                 hash_seed,
                 drain_timeout: config.pod.drain_timeout,
@@ -218,6 +234,12 @@ impl PodBuilder {
 }
 
 fn open_store(config: &Config) -> Result<Box<dyn Store + Send>, StartError> {
+    if config.control.store == StoreKind::Served {
+        // A third of the lease: after one request without an answer there is time for another before the pod freezes.
+        let store = ServedStore::start(config.control.address, config.control.lease_ttl / 3)?;
+        store.wait_connected(MANAGER_TIMEOUT)?;
+        return Ok(Box::new(store));
+    }
     match &config.pod.data_dir {
         Some(directory) => Ok(Box::new(EmbeddedStore::open(directory)?)),
         None => Ok(Box::new(MemoryStore::new(LeaseMode::WhileOpen))),
@@ -260,6 +282,8 @@ fn control_config(config: &Config, uid: crate::base::PodUid, address: &str, core
         version: config.pod.version.clone(),
         lease_ttl: config.control.lease_ttl,
         settle: config.control.settle,
+        rebalance_interval: config.control.rebalance_interval,
+        rebalance_rate_per_mille: config.control.rebalance_rate_per_mille,
         unix_ms_at_origin: unix_ms.saturating_sub(now.0 / 1_000_000),
         ..ControlConfig::new(uid, address, cores)
     }

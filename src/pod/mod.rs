@@ -6,11 +6,16 @@
 
 mod admin;
 mod builder;
+mod cluster;
 pub mod config;
+mod control_port;
 mod control_thread;
+mod orders;
+mod state;
+mod stopping;
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::base::{ClusterError, CoreIndex, EntityId, PodUid, ShardId};
@@ -19,7 +24,10 @@ use crate::entity::{EntityRef, Messenger, Protocol};
 use crate::runtime::CounterValues;
 use crate::sharding::ShardTable;
 pub use builder::{PodBuilder, StartError};
-use control_thread::{ControlHandle, Stop};
+pub use cluster::RegisteredPod;
+use cluster::Shared;
+use control_port::{ControlHandle, Stop};
+pub use state::open_state;
 
 /// A running pod. Clones share it; it stops when the last one is dropped.
 #[derive(Clone)]
@@ -29,8 +37,8 @@ pub struct Pod {
 
 struct Inner {
     node: Arc<Node>,
-    control: Mutex<Option<ControlHandle>>,
-    table: Arc<Mutex<Arc<ShardTable>>>,
+    control: ControlHandle,
+    shared: Arc<Shared>,
     address: SocketAddr,
     hash_seed: u64,
     drain_timeout: Duration,
@@ -38,16 +46,7 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        self.stop(Stop::Now);
-    }
-}
-
-impl Inner {
-    fn stop(&self, how: Stop) {
-        let control = self.control.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(control) = control {
-            control.stop(how);
-        }
+        self.control.stop(Stop::Now);
     }
 }
 
@@ -72,10 +71,10 @@ impl Pod {
         self.inner.address
     }
 
-    /// Which run of which pod this is.
+    /// Which run of which pod this is. A pod that lost its lease goes on with another one.
     #[must_use]
     pub fn uid(&self) -> PodUid {
-        self.inner.node.uid
+        self.inner.shared.uid()
     }
 
     /// How many cores it has.
@@ -94,7 +93,20 @@ impl Pod {
     /// Which pod and core own which shard.
     #[must_use]
     pub fn assignments(&self) -> Arc<ShardTable> {
-        Arc::clone(&self.inner.table.lock().unwrap_or_else(PoisonError::into_inner))
+        self.inner.shared.table()
+    }
+
+    /// The pods of this pod's role that own shards, in the order of their registration.
+    #[must_use]
+    pub fn pods(&self) -> Vec<RegisteredPod> {
+        let (table, registered) = (self.assignments(), self.registered_pods());
+        registered.into_iter().filter(|pod| pod.role == table.role() && pod.shards > 0).collect()
+    }
+
+    /// All pods of the cluster, of every role, in the order of their registration.
+    #[must_use]
+    pub fn registered_pods(&self) -> Vec<RegisteredPod> {
+        self.inner.shared.registered().to_vec()
     }
 
     /// Ids of the running entities of a type on this pod, at most `limit` for each core. Blocks the calling thread.
@@ -122,14 +134,16 @@ impl Pod {
         self.inner.node.loop_counters()
     }
 
-    /// Stops cleanly: entities finish what they received (for `pod.drain_timeout` at most), then the pod leaves.
+    /// Stops cleanly: its shards go to other pods, entities finish what they received, then the pod leaves; all that takes
+    /// `pod.drain_timeout` at most.
     pub fn stop(&self) {
-        self.inner.stop(Stop::Drain(self.inner.drain_timeout));
+        self.inner.control.stop(Stop::Drain(self.inner.drain_timeout));
     }
 
-    /// Stops at once: what runs is dropped, and its senders are told where that is possible.
+    /// Stops at once, also a stop that is under way: what runs is dropped, and its senders are told where that is
+    /// possible.
     pub fn stop_now(&self) {
-        self.inner.stop(Stop::Now);
+        self.inner.control.stop(Stop::Now);
     }
 
     /// Waits for SIGTERM or SIGINT, then stops cleanly and returns. A second signal stops at once.
@@ -145,7 +159,9 @@ impl Pod {
                 _ = terminate.recv() => {}
                 _ = interrupt.recv() => {}
             }
-            tracing::info!("stopping: entities finish what they received; a second signal stops at once");
+            tracing::info!(
+                "stopping: shards are handed over and entities finish what they received; a second signal stops at once"
+            );
             let pod = self.clone();
             let (stopped, mut done) = tokio::sync::oneshot::channel();
             std::thread::spawn(move || {
@@ -154,14 +170,20 @@ impl Pod {
                 let _ = stopped.send(());
             });
             tokio::select! {
-                _ = &mut done => {}
-                _ = terminate.recv() => std::process::exit(SECOND_SIGNAL_EXIT),
-                _ = interrupt.recv() => std::process::exit(SECOND_SIGNAL_EXIT),
+                _ = &mut done => return Ok(()),
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
             }
-            Ok(())
+            let pod = self.clone();
+            std::thread::spawn(move || pod.stop_now());
+            // Giving the lease back spares the others the wait for it, but a handler that does not return is not waited for.
+            let _ = tokio::time::timeout(STOP_NOW_MAX, &mut done).await;
+            std::process::exit(SECOND_SIGNAL_EXIT)
         })
     }
 }
 
+/// Longest time for a stop at once.
+const STOP_NOW_MAX: Duration = Duration::from_millis(500);
 /// Exit code after a second signal: something was left undone (`EX_TEMPFAIL`).
 const SECOND_SIGNAL_EXIT: i32 = 75;

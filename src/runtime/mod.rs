@@ -24,7 +24,7 @@ pub mod transit;
 pub mod uring;
 pub mod watchdog;
 
-pub use clock::Clock;
+pub use clock::{Clock, boot_time};
 pub use counters::{CoreCounters, CounterValues};
 pub use engine_port::{CloseReason, Engine, HELLO_BYTES, SocketCommand};
 pub use executor::{

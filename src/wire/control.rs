@@ -185,6 +185,26 @@ pub enum Inspect {
     },
     /// The counters of the pod.
     Counters,
+    /// Order: the pod, named by its address or the beginning of its uid, keeps its shards and gets no further ones.
+    Cordon {
+        /// The pod.
+        pod: String,
+    },
+    /// Order: the pod gives its shards to others.
+    Drain {
+        /// The pod.
+        pod: String,
+    },
+    /// Order: the pod takes shards again.
+    Uncordon {
+        /// The pod.
+        pod: String,
+    },
+    /// Order: a round of rebalancing of the asked pod's role.
+    Rebalance {
+        /// Only say what would move.
+        dry_run: bool,
+    },
 }
 
 /// See [`ControlMessage::JsonCall`].
@@ -322,6 +342,15 @@ mod tests {
         ]
     }
 
+    /// Came later than the others.
+    fn orders() -> Vec<ControlMessage> {
+        let pod = || "10.0.0.7:7400".to_owned();
+        let (cordon, drain) = (Inspect::Cordon { pod: pod() }, Inspect::Drain { pod: pod() });
+        let (uncordon, rebalance) = (Inspect::Uncordon { pod: pod() }, Inspect::Rebalance { dry_run: true });
+        let orders = [cordon, drain, uncordon, rebalance];
+        orders.into_iter().map(|question| ControlMessage::InspectRequest { question }).collect()
+    }
+
     fn encoded(message: &ControlMessage) -> Vec<u8> {
         let mut body = Vec::new();
         encode_control(message, &mut body).unwrap();
@@ -330,7 +359,7 @@ mod tests {
 
     #[test]
     fn every_message_comes_back_as_it_was_wherever_it_lies() {
-        for message in one_of_each() {
+        for message in one_of_each().into_iter().chain(orders()) {
             for offset in 0..4 {
                 let mut bytes = vec![0xff; offset];
                 encode_control(&message, &mut bytes).unwrap();
@@ -345,11 +374,13 @@ mod tests {
         // peers no longer understand this build.
         let all: Vec<u8> = one_of_each().iter().flat_map(encoded).collect();
         assert_eq!((all.len(), crc32c::crc32c(&all)), (1613, 3_182_309_837));
+        let all: Vec<u8> = orders().iter().flat_map(encoded).collect();
+        assert_eq!((all.len(), crc32c::crc32c(&all)), (339, 2_020_557_047));
     }
 
     #[test]
     fn a_body_cut_short_or_changed_is_an_error_or_some_message_and_never_a_panic() {
-        for message in one_of_each() {
+        for message in one_of_each().into_iter().chain(orders()) {
             let body = encoded(&message);
             let mut refused = 0;
             for at in 0..body.len() {

@@ -109,6 +109,8 @@ macro_rules! sections {
 }
 
 const LOOPBACK: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+/// Where an `atoll manager` listens by default.
+pub const MANAGER_PORT: u16 = 7350;
 
 sections! {
     /// The pod itself: who it is, where it listens, what of the machine it takes.
@@ -188,12 +190,20 @@ sections! {
 
     /// Who owns a shard, and how that is agreed.
     control "control" ControlSection {
-        /// Where the records of the cluster are kept: "embedded" is in the pod itself, for a cluster of one pod.
+        /// Where the records of the cluster are kept: "embedded" is in the pod itself, for a cluster of one pod; "served" is
+        /// at an `atoll manager`, for several.
         store: Store = Store::Embedded;
+        /// Address of the manager, if the store is "served".
+        address: SocketAddr = SocketAddr::new(LOOPBACK, MANAGER_PORT);
         /// A pod that does not renew its lease for this long loses its shards; 2s to 1m.
         lease_ttl: Duration = Duration::from_secs(5);
         /// How long the planner waits after a change before it moves shards.
         settle: Duration = Duration::from_millis(500);
+        /// Time between two rounds in which shards move to pods that have fewer; 100ms to 1h. Shards without a pod do not
+        /// wait for a round. That of the pod which manages the cluster counts.
+        rebalance_interval: Duration = Duration::from_secs(20);
+        /// Thousandths of all shards that one pod may gain in a round, 1 to 1000. Shards without a pod have no limit.
+        rebalance_rate_per_mille: u32 = 20;
     }
 
     /// What is logged, to standard error.

@@ -19,8 +19,8 @@ mod units;
 mod validate;
 
 pub use keys::{
-    Config, ControlSection, EntitiesSection, Key, LinksSection, LogSection, LoopSection, PodSection, SectionInfo,
-    ShardingSection,
+    Config, ControlSection, EntitiesSection, Key, LinksSection, LogSection, LoopSection, MANAGER_PORT, PodSection,
+    SectionInfo, ShardingSection,
 };
 pub use load::cores_available;
 pub use problem::{ConfigError, Place, Problem};

@@ -136,13 +136,23 @@ impl Config {
         // etcd grants no lease below two seconds; a minute without an owner is an outage.
         problems.duration("control.lease_ttl", control.lease_ttl, Duration::from_secs(2), Duration::from_secs(60));
         problems.duration("control.settle", control.settle, Duration::ZERO, Duration::from_secs(60));
+        problems.duration("control.rebalance_interval", control.rebalance_interval, Duration::from_millis(100), HOUR);
+        problems.range("control.rebalance_rate_per_mille", control.rebalance_rate_per_mille, 1, 1000);
         if control.store == Store::Embedded {
             return;
         }
-        problems.add(
-            "control.store",
-            format!("is {}, which this build does not have; write \"embedded\"", super::Setting::write(&control.store)),
-        );
+        if control.store == Store::Etcd {
+            problems.add(
+                "control.store",
+                "is \"etcd\", which this build does not have; write \"embedded\" or \"served\"".to_owned(),
+            );
+        } else if control.address.ip().is_unspecified() || control.address.port() == 0 {
+            let address = control.address;
+            problems.add(
+                "control.address",
+                format!("is {address}, which nobody can connect to; write that of the manager"),
+            );
+        }
         let least = control.lease_ttl + MARGIN_OVER_LEASE;
         if self.entities.send_timeout < least {
             problems.add(
@@ -212,6 +222,10 @@ mod tests {
         assert_eq!(keys(&config), ["control.store", "entities.send_timeout"]);
         config.entities.send_timeout = Duration::from_secs(8);
         assert_eq!(keys(&config), ["control.store"]);
+        config.control.store = Store::Served;
+        assert_eq!(keys(&config), [] as [&str; 0]);
+        config.control.address.set_port(0);
+        assert_eq!(keys(&config), ["control.address"]);
     }
 
     #[test]
