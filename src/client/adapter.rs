@@ -60,6 +60,11 @@ impl Engine for LoopEngine {
         self.watched(now, |core| core.work(now, until, clock, news))
     }
 
+    #[inline]
+    fn has_more_to_run(&self) -> bool {
+        self.core.has_more_to_run()
+    }
+
     fn advance(&self, now: Nanos) {
         self.watched(now, |core| core.advance(now));
     }

@@ -92,6 +92,7 @@ pub struct Core {
     pub(super) routes: Rc<Routes>,
     inboxes: Vec<Option<RefCell<Consumer<Parcel>>>>,
     next_inbox: Cell<usize>,
+    more_to_run: Cell<bool>,
     foreign: Arc<ForeignInbox<Command>>,
     pub(super) inspector: Option<Inspector>,
     /// Messages from other cores for shards that the table here does not give to this core yet.
@@ -124,6 +125,7 @@ impl Core {
             routes,
             inboxes: parts.queues.from.into_iter().map(|from| from.map(RefCell::new)).collect(),
             next_inbox: Cell::new(0),
+            more_to_run: Cell::new(false),
             foreign: parts.queues.foreign,
             inspector: parts.inspector,
             misplaced: RefCell::default(),
@@ -191,9 +193,17 @@ impl Core {
     pub fn work(&self, now: Nanos, until: Nanos, clock: &dyn Fn() -> Nanos, news: &dyn Fn() -> bool) -> bool {
         let _entered = self.host.enter();
         self.host.set_now(now);
-        let mut ran = 0_u32;
+        let (mut ran, mut left) = (0_u32, self.host.ready_length());
         while self.host.run_one() {
             ran += 1;
+            left = left.saturating_sub(1);
+            if left == 0 {
+                // All that was ready has run; what it wrote goes out before what it woke runs.
+                if self.routes.has_output() {
+                    break;
+                }
+                left = self.host.ready_length();
+            }
             if ran.is_multiple_of(CHECKPOINT) {
                 let now = clock();
                 self.host.set_now(now);
@@ -202,7 +212,14 @@ impl Core {
                 }
             }
         }
+        self.more_to_run.set(left > 0);
         ran > 0
+    }
+
+    /// Whether the last [`Core::work`] left some of what was ready when it began.
+    #[inline]
+    pub fn has_more_to_run(&self) -> bool {
+        self.more_to_run.get()
     }
 
     /// Fires what is due.

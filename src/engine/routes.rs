@@ -322,6 +322,11 @@ impl Routes {
         }
     }
 
+    /// Whether a link has new output.
+    pub(super) fn has_output(&self) -> bool {
+        !self.dirty.borrow().is_empty()
+    }
+
     /// Writes a frame, and stops reading from a peer that does not take its answers.
     pub(super) fn write(
         &self,

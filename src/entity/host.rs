@@ -426,6 +426,12 @@ impl Host {
         !self.ready.borrow().is_empty() || self.options.wake_target.has_woken()
     }
 
+    /// How many things can run at once.
+    #[inline]
+    pub fn ready_length(&self) -> usize {
+        self.ready.borrow().len()
+    }
+
     /// Tells the time.
     #[inline]
     pub fn set_now(&self, now: Nanos) {
