@@ -118,6 +118,11 @@ impl EngineCounters {
     }
 }
 
+/// How many links are remembered as recent.
+const RECENT_LINKS: usize = 16;
+/// A link that a message went by, and whom it leads to. An id of a link that is gone finds nothing.
+type RecentLink = Option<((PodUid, CoreIndex), LinkId)>;
+
 /// The queue to another core.
 pub(super) struct PeerCore {
     pub producer: RefCell<Producer<Parcel>>,
@@ -138,6 +143,8 @@ pub struct Routes {
     links: RefCell<Vec<(u32, Option<Rc<Link>>)>>,
     free_links: RefCell<Vec<u32>>,
     by_peer: RefCell<WordMap<(PodUid, CoreIndex), LinkId>>,
+    /// Where messages went last, by core: saves most of them the look-up in `by_peer`.
+    recent: [Cell<RecentLink>; RECENT_LINKS],
     /// Peers that could not be reached, and when to dial them again.
     unreachable: RefCell<HashMap<(PodUid, CoreIndex), Nanos>>,
     pub(super) commands: RefCell<Vec<LinkCommand>>,
@@ -172,6 +179,7 @@ impl Routes {
             links: RefCell::default(),
             free_links: RefCell::default(),
             by_peer: RefCell::default(),
+            recent: [const { Cell::new(None) }; RECENT_LINKS],
             unreachable: RefCell::default(),
             commands: RefCell::default(),
             dirty: RefCell::default(),
@@ -248,7 +256,21 @@ impl Routes {
     }
 
     /// The link to a core of a pod: open, being made (then a message must wait), or not to be had now.
+    #[inline]
     fn link_to(&self, uid: PodUid, core: CoreIndex, address: &str, now: Nanos) -> Option<Rc<Link>> {
+        let recent = &self.recent[usize::from(core.0) % RECENT_LINKS];
+        if let Some((peer, id)) = recent.get()
+            && peer == (uid, core)
+            && let Some(link) = self.link(id)
+        {
+            return Some(link);
+        }
+        let link = self.find_or_dial(uid, core, address, now)?;
+        recent.set(Some(((uid, core), link.id)));
+        Some(link)
+    }
+
+    fn find_or_dial(&self, uid: PodUid, core: CoreIndex, address: &str, now: Nanos) -> Option<Rc<Link>> {
         let known = self.by_peer.borrow().get(&(uid, core)).copied();
         if let Some(link) = known.and_then(|id| self.link(id)) {
             return Some(link);

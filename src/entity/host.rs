@@ -449,7 +449,7 @@ impl Host {
         if !self.options.wake_target.has_woken() {
             return false;
         }
-        self.options.wake_target.take_woken(|cell| self.queue_cell(cell));
+        self.options.wake_target.take_woken(&self.pool, |cell| self.queue_cell(cell));
         true
     }
 
@@ -477,7 +477,7 @@ impl Host {
                     if cell::begin_poll(cell) {
                         (cell.as_ref().vtable().poll)(self, cell);
                     }
-                    cell::drop_reference(cell, Some(&self.pool));
+                    cell::drop_local(cell, Some(&self.pool));
                 }
                 true
             }
@@ -782,7 +782,7 @@ impl Drop for Host {
         for runnable in ready {
             if let Runnable::Cell(cell) = runnable {
                 // SAFETY: the queue's reference came with the cell.
-                unsafe { cell::drop_reference(cell, Some(&host.pool)) };
+                unsafe { cell::drop_local(cell, Some(&host.pool)) };
             }
         }
     }
