@@ -84,7 +84,11 @@ impl Engine for LoopEngine {
         self.core.flush_peers();
     }
 
+    #[inline]
     fn take_commands(&self, into: &mut Vec<SocketCommand>) {
+        if !self.core.has_commands() {
+            return;
+        }
         let mut commands = self.commands.borrow_mut();
         self.core.take_commands(&mut commands);
         into.extend(commands.drain(..).map(|command| match command {

@@ -275,13 +275,23 @@ impl Core {
         }
     }
 
+    /// Whether the shell has to do anything with sockets.
+    #[inline]
+    pub fn has_commands(&self) -> bool {
+        !self.routes.commands.borrow().is_empty()
+    }
+
     /// What the shell has to do with sockets.
     pub fn take_commands(&self, into: &mut Vec<LinkCommand>) {
         into.append(&mut self.routes.commands.borrow_mut());
     }
 
     /// Links with new output.
+    #[inline]
     pub fn take_dirty(&self, into: &mut Vec<LinkId>) {
+        if !self.routes.has_output() {
+            return;
+        }
         let mut dirty = self.routes.dirty.borrow_mut();
         for id in dirty.drain(..) {
             if let Some(link) = self.routes.link(id) {

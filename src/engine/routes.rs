@@ -151,6 +151,8 @@ pub struct Routes {
     pub(super) dirty: RefCell<Vec<LinkId>>,
     /// A client has lost all its links: the pods of its table may be gone for good, and their store with them.
     pub(super) table_in_doubt: Cell<bool>,
+    /// The overflow of some peer is not empty.
+    overflows: Cell<bool>,
     /// Asks that found no way; each once.
     route_waiters: RefCell<Vec<PendingKey>>,
     /// Questions that found none; asked by few, and not often.
@@ -184,6 +186,7 @@ impl Routes {
             commands: RefCell::default(),
             dirty: RefCell::default(),
             table_in_doubt: Cell::new(false),
+            overflows: Cell::new(false),
             route_waiters: RefCell::default(),
             question_waiters: RefCell::default(),
             starved: Cell::new(false),
@@ -423,16 +426,23 @@ impl Routes {
             overflow.push_back(parcel);
         } else if let Err(parcel) = peer.producer.borrow_mut().push(parcel) {
             overflow.push_back(parcel);
+            self.overflows.set(true);
         }
     }
 
     /// Pushes what found no room before.
+    #[inline]
     pub(super) fn push_overflow(&self) {
+        if !self.overflows.get() {
+            return;
+        }
+        self.overflows.set(false);
         for peer in self.peers.iter().flatten() {
             let mut overflow = peer.overflow.borrow_mut();
             while let Some(parcel) = overflow.pop_front() {
                 if let Err(parcel) = peer.producer.borrow_mut().push(parcel) {
                     overflow.push_front(parcel);
+                    self.overflows.set(true);
                     break;
                 }
                 peer.touched.set(true);
@@ -441,7 +451,7 @@ impl Routes {
     }
 
     pub(super) fn has_overflow(&self) -> bool {
-        self.peers.iter().flatten().any(|peer| !peer.overflow.borrow().is_empty())
+        self.overflows.get()
     }
 
     fn send_to_core(&self, host: &Host, core: CoreIndex, outbound: &Outbound<'_>) -> Result<Sent, ClusterError> {
