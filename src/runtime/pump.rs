@@ -196,7 +196,8 @@ impl<E: Engine> Pump<E> {
     /// costs little more than one for a part. Only for a short time, so that a core which always has work sends too.
     #[inline]
     fn holds_output(&mut self, now: Nanos) -> bool {
-        if !self.engine.has_more_to_run() {
+        // A core that stops looks at what is sent after each turn: nothing may be kept then.
+        if !self.engine.has_more_to_run() || self.engine.stopped() {
             self.held_since = None;
             return false;
         }
