@@ -1,0 +1,152 @@
+//! What happens at an event: the shims between connections and the handlers of stages.
+//!
+//! One shim for each stage type and direction, so that the handler is inlined. A shim ends by jumping into the next
+//! event: the arms that do so are straight-line code on purpose, since a call there costs more than the whole hop.
+//! Invariants: the state of the connection is changed before user code runs, and is checked for closed sides at each
+//! event, so an end that came meanwhile is never lost.
+#![allow(unsafe_code)]
+
+use super::connection::*;
+use super::context::Context;
+use super::ports::Inlet;
+use crate::stream::stage::Logic;
+use crate::stream::stage::elementwise::{Elementwise, ElementwiseStage, Step};
+
+/// Goes on with what the handler left to do: the push first, so that an element runs through before the next is asked for.
+macro_rules! follow {
+    ($context:ident, $budget:ident) => {{
+        let push = $context.chased_push;
+        if let Some(connection) = push.connection {
+            $context.chased_push = Event::NONE;
+            if $budget == 0 {
+                return push;
+            }
+            // SAFETY: an event names a function that was registered for its connection, which lives as the context.
+            return unsafe { (push.run)(connection, $context, $budget - 1) };
+        }
+        let pull = $context.chased_pull;
+        if let Some(connection) = pull.connection {
+            $context.chased_pull = Event::NONE;
+            if $budget == 0 {
+                return pull;
+            }
+            // SAFETY: as above.
+            return unsafe { (pull.run)(connection, $context, $budget - 1) };
+        }
+        return Event::NONE;
+    }};
+}
+
+/// # Safety
+/// The inlet of the connection belongs to a living stage of type `S`, in the island of the context.
+pub(crate) unsafe fn push_event<S: Logic>(connection: ConnectionRef, context: &mut Context, budget: u32) -> Event {
+    // SAFETY: the connection lives as long as the context.
+    let header = unsafe { connection.as_ref() };
+    let state = header.state.get();
+    if state & (PUSHING | CLOSED) != PUSHING {
+        context.process_closed(connection);
+        follow!(context, budget)
+    }
+    header.state.set(state ^ PUSH_END);
+    context.current = header.in_owner.get();
+    // SAFETY: the stage lives (its inlet is open), is of type `S` (the caller), and no other reference to it exists:
+    // handlers run one at a time and nothing that a handler can call calls a stage.
+    let stage = unsafe { &mut *header.in_stage.get().cast::<S>() };
+    stage.on_push(context, usize::from(header.inlet.get()));
+    follow!(context, budget)
+}
+
+/// # Safety
+/// The outlet of the connection belongs to a living stage of type `S`, in the island of the context.
+pub(crate) unsafe fn pull_event<S: Logic>(connection: ConnectionRef, context: &mut Context, budget: u32) -> Event {
+    // SAFETY: the connection lives as long as the context.
+    let header = unsafe { connection.as_ref() };
+    let state = header.state.get();
+    if state & (PULLING | CLOSED) != PULLING {
+        context.process_closed(connection);
+        follow!(context, budget)
+    }
+    header.state.set(state ^ PULL_END);
+    context.current = header.out_owner.get();
+    // SAFETY: as in `push_event`.
+    let stage = unsafe { &mut *header.out_stage.get().cast::<S>() };
+    stage.on_pull(context, usize::from(header.outlet.get()));
+    follow!(context, budget)
+}
+
+/// An event of a connection with a closed side.
+///
+/// # Safety
+/// The connection belongs to the island of the context.
+pub(crate) unsafe fn closed_event(connection: ConnectionRef, context: &mut Context, budget: u32) -> Event {
+    context.process_closed(connection);
+    follow!(context, budget)
+}
+
+/// An element for a stage that handles it by a function: deliver, take, step and push in one go.
+///
+/// # Safety
+/// The inlet of the connection belongs to a living `ElementwiseStage<E>`, in the island of the context.
+pub(crate) unsafe fn elementwise_event<E: Elementwise>(
+    connection: ConnectionRef,
+    context: &mut Context,
+    budget: u32,
+) -> Event {
+    // SAFETY: the connection lives as long as the context.
+    let header = unsafe { connection.as_ref() };
+    let state = header.state.get();
+    if state & (PUSHING | CLOSED) != PUSHING {
+        context.process_closed(connection);
+        follow!(context, budget)
+    }
+    // Delivered and taken before the function runs: if it panics, the element is its own.
+    header.state.set((state & !(PUSHING | FULL)) | IN_READY);
+    context.current = header.in_owner.get();
+    // SAFETY: as in `push_event`; the slot was full, and the bit is cleared.
+    let (stage, element) = unsafe {
+        (&mut *header.in_stage.get().cast::<ElementwiseStage<E>>(), connection.cast::<Slot<E::In>>().as_ref().take())
+    };
+    match stage.function.step(element) {
+        Step::Emit(element) => {
+            let outlet = stage.outlet.slot();
+            // SAFETY: ports live as long as their island.
+            let out = unsafe { &outlet.as_ref().header };
+            let state = out.state.get();
+            if state & (PUSHING | CLOSED | FULL) != 0 {
+                stage.outlet.push_implied(context, element);
+                follow!(context, budget)
+            }
+            // SAFETY: not full; the bit is set right after.
+            unsafe { outlet.as_ref().put(element) };
+            out.state.set((state & !OUT_READY) | PUSHING | FULL);
+            if budget == 0 {
+                return Event { connection: Some(outlet.cast()), run: out.on_push.get() };
+            }
+            // SAFETY: registered for this connection.
+            return unsafe { (out.on_push.get())(outlet.cast(), context, budget - 1) };
+        }
+        Step::Skip => {
+            let target = header.target.get();
+            // SAFETY: targets are connections of the same island.
+            let upstream = unsafe { target.as_ref() };
+            let state = upstream.state.get();
+            if state & (IN_READY | CLOSED | FULL) != IN_READY {
+                Inlet::<E::In>::pull_again(context, connection);
+                follow!(context, budget)
+            }
+            if target != connection {
+                header.clear(IN_READY);
+            }
+            upstream.state.set(state ^ PULL_START);
+            if budget == 0 {
+                return Event { connection: Some(target), run: upstream.on_pull.get() };
+            }
+            // SAFETY: registered for this connection.
+            return unsafe { (upstream.on_pull.get())(target, context, budget - 1) };
+        }
+        other => {
+            stage.end(context, other);
+            follow!(context, budget)
+        }
+    }
+}
