@@ -36,6 +36,7 @@ pub mod entity;
 pub mod mesh;
 pub mod services;
 pub mod sharding;
+pub mod stream;
 pub mod wire;
 
 #[cfg(feature = "runtime")]

@@ -17,6 +17,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("wire", &["base"]),
     ("mesh", &["base"]),
+    ("stream", &["base", "wire", "mesh"]),
     ("entity", &["base", "wire", "mesh"]),
     ("sharding", &["base", "wire", "entity"]),
     ("control", &["base", "wire", "sharding"]),
@@ -73,7 +74,7 @@ const EDGE_EXCEPTIONS: &[(&str, &str, &str)] =
     &[("src/services/echo.rs", "entity", "`atoll::entity::sleep` is public, but not exported at the root")];
 
 /// Layers without I/O, threads and clock: they are what Miri, property tests and a simulator run.
-const PURE: &[&str] = &["base", "wire", "mesh", "entity", "sharding", "control", "engine", "services"];
+const PURE: &[&str] = &["base", "wire", "mesh", "stream", "entity", "sharding", "control", "engine", "services"];
 
 /// What a pure layer must not name outside its tests, as the beginning of a path.
 const IMPURE: &[&[&str]] = &[

@@ -1,0 +1,8 @@
+//! The layout of streams: builders, traversals and the materializer, shown by phases that record instead of running.
+//! Needs no runtime.
+
+mod attributes;
+mod composite_builder;
+mod linear_builder;
+mod materialized_values;
+mod support;
