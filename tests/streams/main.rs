@@ -5,4 +5,5 @@ mod attributes;
 mod composite_builder;
 mod linear_builder;
 mod materialized_values;
+mod random_graphs;
 mod support;

@@ -45,12 +45,12 @@ struct Crossing {
     slot: LocalSlot,
 }
 
-pub(super) fn run<'n>(
+pub(super) fn run(
     blueprint: &Blueprint,
     root: &mut dyn PhaseIsland,
     phases: &Phases<'_>,
     defaults: &Attributes,
-    narrator: Option<&'n mut dyn Narrator>,
+    narrator: Option<&mut dyn Narrator>,
 ) -> Result<MaterializedValue, MaterializationError> {
     let unused_inlet = InletWire { slot: LocalSlot(0), from: None };
     let mut run = Run {

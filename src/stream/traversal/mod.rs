@@ -31,6 +31,7 @@ pub use value::{Combine, ComposeFunction, TransformFunction, ValueMismatch};
 pub use walk::{Placed, Step, Walk};
 
 use super::attributes::Attributes;
+use super::module::AtomicModule;
 
 /// A list of commands, as a tree. Cheap to clone; a command is written in place, without allocation.
 #[derive(Clone, Default)]
@@ -125,6 +126,12 @@ impl Traversal {
             (Traversal::PushNotUsed, Traversal::Pop) => Traversal::Empty,
             (first, second) => Traversal::Concat(Arc::new(Pair { first, second })),
         }
+    }
+
+    /// One operator, by hand: `outlets` has the slot that each outlet leads to, relative to its first inlet. Builders do
+    /// this for nearly everyone.
+    pub fn operator<M: AtomicModule>(module: M, outlets: &[i32]) -> Traversal {
+        OperatorNode::place(module, outlets, ValueUse::Keep, Traversal::Empty)
     }
 
     /// Whether there is no command.

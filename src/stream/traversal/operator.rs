@@ -7,6 +7,9 @@ use super::Traversal;
 use super::release::release;
 use crate::stream::module::AtomicModule;
 
+/// The relative slot of an outlet that was forgotten: before every slot there is.
+const NOWHERE: i32 = i32::MIN;
+
 /// What becomes of the materialized value of an operator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ValueUse {
@@ -29,16 +32,18 @@ pub struct OperatorNode<M: ?Sized = dyn AtomicModule> {
 }
 
 impl<M: AtomicModule> OperatorNode<M> {
-    /// Places `module`, then `next`. `outlets` has the relative slot of each outlet.
+    /// Places `module`, then `next`. `outlets` has the relative slot of each outlet; one that is missing leads nowhere.
     pub(in crate::stream) fn place(module: M, outlets: &[i32], value: ValueUse, next: Traversal) -> Traversal {
+        let count = module.outlets();
+        let slot = |outlet: usize| outlets.get(outlet).copied().unwrap_or(NOWHERE);
         let node: Arc<OperatorNode> = Arc::new(OperatorNode {
             next,
-            other_outlets: outlets.get(1..).unwrap_or_default().into(),
+            other_outlets: (1..count).map(slot).collect(),
             inlets: module.inlets() as u32,
-            outlets: module.outlets() as u32,
+            outlets: count as u32,
             module,
         });
-        Traversal::Operator { node, first_outlet: outlets.first().copied().unwrap_or(0), value }
+        Traversal::Operator { node, first_outlet: slot(0), value }
     }
 }
 
