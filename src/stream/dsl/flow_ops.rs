@@ -57,6 +57,18 @@ impl<P: Fusable> Chain<P> {
     }
 }
 
+impl<P: Fusable> Chain<P> {
+    /// As [`Chain::sealed`], but never empty: an empty chain has no ports that could be wired.
+    pub(crate) fn sealed_flow(self) -> LinearBuilder {
+        let builder = self.sealed();
+        if !builder.is_empty() {
+            return builder;
+        }
+        let stage = FusedStage { operators: Identity::<P::Out>::default(), name: "identity" };
+        append_operator(builder, StageModule(stage), Combine::Left)
+    }
+}
+
 /// Fused operators in a traversal. They print with all their names.
 struct FusedModule<P> {
     stage: StageModule<FusedStage<P>>,

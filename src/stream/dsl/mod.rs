@@ -4,16 +4,20 @@
 //! apart, so what compiles is wired correctly. Everything here is a blueprint: immutable, cheap to clone, shared between
 //! threads. [`RunnableGraph::run`] makes a running stream of it.
 
+mod bidi;
 mod flow;
 pub mod flow_ops;
 pub mod fusing;
+pub mod graph;
 mod runnable;
 mod sink;
 mod source;
 
+pub use bidi::BidiFlow;
 pub use flow::Flow;
 pub use flow_ops::{FlowOps, Plain};
 pub use fusing::{Fusable, Identity};
+pub use graph::{GraphBuilder, InPort, OutPort, Part};
 pub use runnable::{NoHost, RunnableGraph};
 pub use sink::Sink;
 pub use source::Source;

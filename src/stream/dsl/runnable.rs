@@ -2,23 +2,26 @@
 
 use std::marker::PhantomData;
 use std::rc::Rc;
+use std::sync::OnceLock;
 
 use crate::stream::attributes::Attributes;
 use crate::stream::fused::materialize;
 use crate::stream::host::{StreamHost, current};
 use crate::stream::materializer::MaterializationError;
-use crate::stream::traversal::builder::{LinearBuilder, TraversalBuilder};
+use crate::stream::traversal::builder::{IncompleteGraph, LinearBuilder, TraversalBuilder};
 use crate::stream::traversal::{Blueprint, TransformFunction};
 
 /// A complete blueprint. It is `Send` and `Sync`; each run is a stream of its own.
 pub struct RunnableGraph<Mat> {
     builder: TraversalBuilder,
+    /// Made once, when it first runs.
+    blueprint: OnceLock<Result<Blueprint, IncompleteGraph>>,
     mat: PhantomData<fn() -> Mat>,
 }
 
 impl<Mat> Clone for RunnableGraph<Mat> {
     fn clone(&self) -> Self {
-        RunnableGraph { builder: self.builder.clone(), mat: PhantomData }
+        RunnableGraph { builder: self.builder.clone(), blueprint: self.blueprint.clone(), mat: PhantomData }
     }
 }
 
@@ -33,14 +36,14 @@ impl<Mat: 'static> RunnableGraph<Mat> {
     }
 
     pub(crate) fn from_part(builder: TraversalBuilder) -> RunnableGraph<Mat> {
-        RunnableGraph { builder, mat: PhantomData }
+        RunnableGraph { builder, blueprint: OnceLock::new(), mat: PhantomData }
     }
 
     /// Adds attributes to the whole graph; those inside win.
     #[must_use]
     pub fn add_attributes(mut self, attributes: &Attributes) -> RunnableGraph<Mat> {
         self.builder.add_attributes(attributes);
-        self
+        RunnableGraph::from_part(self.builder)
     }
 
     /// Gives the graph a name.
@@ -62,8 +65,8 @@ impl<Mat: 'static> RunnableGraph<Mat> {
     ///
     /// # Errors
     /// If ports are not connected.
-    pub fn blueprint(&self) -> Result<Blueprint, MaterializationError> {
-        Ok(self.builder.clone().blueprint()?)
+    pub fn blueprint(&self) -> Result<&Blueprint, IncompleteGraph> {
+        self.blueprint.get_or_init(|| self.builder.clone().blueprint()).as_ref().map_err(Clone::clone)
     }
 
     /// Runs the graph on the core that this thread is. Returns at once, with the materialized value.
@@ -81,7 +84,7 @@ impl<Mat: 'static> RunnableGraph<Mat> {
     /// # Errors
     /// If the graph is not complete, or asks for what does not exist.
     pub fn run_on(&self, host: &Rc<StreamHost>) -> Result<Mat, MaterializationError> {
-        let value = materialize(host, &self.blueprint()?, &Attributes::none())?;
+        let value = materialize(host, self.blueprint()?, &Attributes::none())?;
         let value = value.downcast::<Mat>();
         Ok(*value.unwrap_or_else(|_| unreachable!("the typed DSL knows the type of the materialized value")))
     }
