@@ -14,12 +14,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::base::{ClusterError, CoreIndex, EntityId, PodUid, ShardId};
-pub use crate::client::node::StreamStartError;
 use crate::client::node::Node;
-use crate::stream::dsl::RunnableGraph;
+pub use crate::client::node::StreamStartError;
 use crate::entity::{EntityRef, Messenger, Protocol};
 use crate::runtime::CounterValues;
 use crate::sharding::ShardTable;
+use crate::stream::dsl::RunnableGraph;
 pub use builder::{PodBuilder, StartError};
 use control_thread::{ControlHandle, Stop};
 
