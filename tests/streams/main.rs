@@ -4,6 +4,7 @@
 mod attributes;
 mod composite_builder;
 mod linear_builder;
+mod long_chains;
 mod materialized_values;
 mod random_graphs;
 mod support;
