@@ -18,7 +18,7 @@ const LENGTH: usize = if cfg!(miri) { 300 } else { 1_000_000 };
 const STACK_BYTES: usize = 256 * 1024;
 
 /// An operator without memory of its own.
-struct Link(&'static str, usize, usize);
+pub struct Link(pub &'static str, pub usize, pub usize);
 
 impl AtomicModule for Link {
     fn name(&self) -> &str {
