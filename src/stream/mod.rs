@@ -5,6 +5,7 @@ mod inline;
 pub mod interpreter;
 pub mod module;
 pub mod stage;
+pub mod testkit;
 
 pub use attributes::{Attribute, Attributes, MandatoryAttribute};
 pub use error::{Cancellation, StreamError};

@@ -511,6 +511,15 @@ impl Context {
         self.stop_finished();
     }
 
+    /// Uses ports in the name of a stage, from outside: what that does is queued.
+    pub(crate) fn act_as<R>(&mut self, stage: u32, action: impl FnOnce(&mut Context) -> R) -> R {
+        self.current = stage;
+        let result = action(self);
+        self.queue_chased();
+        self.stop_finished();
+        result
+    }
+
     /// Stops the stages that have closed their last port.
     #[cold]
     pub(crate) fn stop_finished(&mut self) {

@@ -13,7 +13,7 @@ pub mod shape;
 
 use crate::stream::attributes::Attributes;
 use crate::stream::error::{Cancellation, StreamError};
-use crate::stream::interpreter::{Context, IslandInbox, TimerKey};
+use crate::stream::interpreter::{Context, IslandId, IslandInbox, TimerKey};
 pub use callback::{AsyncCallback, Feedback};
 pub use erased::{ErasedStage, Seed, StageModule};
 pub use shape::{
@@ -113,6 +113,7 @@ pub struct Setup<'a> {
     pub(crate) attributes: &'a Attributes,
     pub(crate) inbox: &'a Arc<IslandInbox>,
     pub(crate) stage: u32,
+    pub(crate) island: IslandId,
 }
 
 impl Setup<'_> {
@@ -120,5 +121,11 @@ impl Setup<'_> {
     #[must_use]
     pub fn attributes(&self) -> &Attributes {
         self.attributes
+    }
+
+    /// The island that the stage will be in.
+    #[must_use]
+    pub fn island(&self) -> IslandId {
+        self.island
     }
 }
