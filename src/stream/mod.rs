@@ -1,6 +1,7 @@
 //! Streams (the work of another file: replaced at merge).
 pub mod attributes;
 pub mod error;
+pub mod host;
 mod inline;
 pub mod interpreter;
 pub mod module;

@@ -75,6 +75,8 @@ pub struct Context {
     pub(crate) overrides: Overrides,
     pub(crate) timers: StageTimers,
     pub(crate) inbox: Arc<IslandInbox>,
+    /// Stages to call at the end of the run.
+    pub(crate) run_end: Vec<u32>,
     pub(crate) now: Nanos,
     _arena: Arena,
 }
@@ -116,6 +118,7 @@ impl Context {
             overrides: Overrides::default(),
             timers: StageTimers::default(),
             inbox: parts.inbox,
+            run_end: Vec::new(),
             now: Nanos::ZERO,
             _arena: parts.arena,
         }

@@ -6,6 +6,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, OnceLock};
+use std::task::{Wake, Waker};
 
 use crossbeam_queue::SegQueue;
 
@@ -23,9 +24,35 @@ pub trait IslandWake: Send + Sync {
 
 type Callback = Box<dyn FnOnce(&mut dyn Logic, &mut Context) + Send>;
 
-struct Entry {
+enum Entry {
+    Callback { stage: u32, callback: Callback },
+    Wake(Arc<StageWake>),
+}
+
+/// The waker of a stage: however often it is woken, its stage is called once.
+pub(crate) struct StageWake {
+    inbox: Arc<IslandInbox>,
     stage: u32,
-    callback: Callback,
+    queued: AtomicBool,
+}
+
+impl StageWake {
+    pub fn waker(inbox: &Arc<IslandInbox>, stage: u32) -> Waker {
+        Waker::from(Arc::new(StageWake { inbox: Arc::clone(inbox), stage, queued: AtomicBool::new(false) }))
+    }
+}
+
+impl Wake for StageWake {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        // The owner clears the flag before it calls the stage, so a wake-up that finds it set is seen by that call.
+        if !self.queued.swap(true, Ordering::AcqRel) {
+            self.inbox.push_wake(Arc::clone(self));
+        }
+    }
 }
 
 /// The inbox of one island.
@@ -49,16 +76,27 @@ impl IslandInbox {
         if self.closed.load(Ordering::Relaxed) || self.waiting.load(Ordering::Relaxed) >= CALLBACKS_MAX {
             return false;
         }
+        self.push_entry(Entry::Callback { stage, callback });
+        true
+    }
+
+    /// Bounded by the number of wakers: each is queued at most once.
+    fn push_wake(&self, wake: Arc<StageWake>) {
+        if !self.closed.load(Ordering::Relaxed) {
+            self.push_entry(Entry::Wake(wake));
+        }
+    }
+
+    fn push_entry(&self, entry: Entry) {
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        self.entries.push(Entry { stage, callback });
+        self.entries.push(entry);
         // Either the closing side sees the entry, or we see that it has closed.
         fence(Ordering::SeqCst);
         if self.closed.load(Ordering::Relaxed) {
             self.drop_entries();
-            return true;
+            return;
         }
         self.wake();
-        true
     }
 
     /// Has the host look at the island.
@@ -91,13 +129,38 @@ impl IslandInbox {
 }
 
 impl Context {
+    /// A waker that has `on_wake` of the current stage called. Keep it: each call makes a new one.
+    #[must_use]
+    pub fn waker(&self) -> Waker {
+        StageWake::waker(&self.inbox, self.current)
+    }
+
+    /// Has `on_run_end` of the current stage called when this run of the island ends.
+    pub fn call_at_run_end(&mut self) {
+        if self.run_end.last() != Some(&self.current) {
+            self.run_end.push(self.current);
+        }
+    }
+
+    pub(crate) fn end_run(&mut self) {
+        while let Some(stage) = self.run_end.pop() {
+            self.call_guarded(stage, |logic, context| logic.on_run_end(context));
+        }
+    }
+
     /// Runs up to so many callbacks. True if there was one.
     pub(crate) fn run_callbacks(&mut self, limit: u32) -> bool {
         let mut ran = false;
         for _ in 0..limit {
             let Some(entry) = self.inbox.pop() else { break };
             ran = true;
-            self.call_guarded(entry.stage, entry.callback);
+            match entry {
+                Entry::Callback { stage, callback } => self.call_guarded(stage, callback),
+                Entry::Wake(wake) => {
+                    wake.queued.swap(false, Ordering::AcqRel);
+                    self.call_guarded(wake.stage, |logic, context| logic.on_wake(context));
+                }
+            }
         }
         ran
     }

@@ -73,6 +73,7 @@ impl Island {
             self.context.fire_timers();
         }
         self.context.execute(limit);
+        self.context.end_run();
         self.state()
     }
 

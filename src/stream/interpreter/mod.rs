@@ -18,8 +18,8 @@ mod timers;
 
 pub use builder::{PortWiring, WiringError};
 pub use context::{Context, IslandId};
-pub(crate) use inbox::IslandInbox;
 pub use inbox::IslandWake;
+pub(crate) use inbox::{IslandInbox, StageWake};
 pub use island::{EVENTS_PER_RUN, Island, RunState};
 pub use ports::{Inlet, Outlet};
 pub use timers::TimerKey;

@@ -56,12 +56,12 @@ fn create<G: GraphStage>(
 ) -> Result<usize, WiringError> {
     let BuilderHandle { builder, inlets, outlets } = handle;
     let stage = builder.next_stage();
-    let (inbox, island) = (std::sync::Arc::clone(builder.inbox()), builder.island());
+    let inbox = std::sync::Arc::clone(builder.inbox());
     let mut wiring = builder.begin(name, inlets, outlets);
     let ports = shape.connect(&mut wiring);
     let wired = wiring.finish()?;
     let first_port = wired.first_port();
-    let logic = G::create(seed, ports, &Setup { attributes, inbox: &inbox, stage, island });
+    let logic = G::create(seed, ports, &Setup { attributes, inbox: &inbox, stage });
     builder.add(logic, wired, attributes)?;
     Ok(first_port)
 }

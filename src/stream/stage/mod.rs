@@ -13,7 +13,7 @@ pub mod shape;
 
 use crate::stream::attributes::Attributes;
 use crate::stream::error::{Cancellation, StreamError};
-use crate::stream::interpreter::{Context, IslandId, IslandInbox, TimerKey};
+use crate::stream::interpreter::{Context, IslandInbox, TimerKey};
 pub use callback::{AsyncCallback, Feedback};
 pub use erased::{ErasedStage, Seed, StageModule};
 pub use shape::{
@@ -67,6 +67,17 @@ pub trait Logic: 'static {
         let _ = (context, key);
     }
 
+    /// A waker of the stage was woken (see [`Context::waker`]): whatever it waits for may be there.
+    fn on_wake(&mut self, context: &mut Context) {
+        let _ = context;
+    }
+
+    /// The run of the island ends, and the stage asked to be told (see [`Context::call_at_run_end`]). What it does for
+    /// others at once, such as publishing a batch, belongs here; events it causes run with the next wake-up.
+    fn on_run_end(&mut self, context: &mut Context) {
+        let _ = context;
+    }
+
     /// After the last event, exactly once, however the stage ends. All ports are closed.
     fn post_stop(&mut self, context: &mut Context) {
         let _ = context;
@@ -113,7 +124,6 @@ pub struct Setup<'a> {
     pub(crate) attributes: &'a Attributes,
     pub(crate) inbox: &'a Arc<IslandInbox>,
     pub(crate) stage: u32,
-    pub(crate) island: IslandId,
 }
 
 impl Setup<'_> {
@@ -123,9 +133,9 @@ impl Setup<'_> {
         self.attributes
     }
 
-    /// The island that the stage will be in.
+    /// A waker that has `on_wake` of the stage called. Keep it: each call makes a new one.
     #[must_use]
-    pub fn island(&self) -> IslandId {
-        self.island
+    pub fn waker(&self) -> std::task::Waker {
+        crate::stream::interpreter::StageWake::waker(self.inbox, self.stage)
     }
 }

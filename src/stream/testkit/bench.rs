@@ -10,7 +10,7 @@ use super::probe::{Downstream, DownstreamProbe, Upstream, UpstreamProbe};
 use crate::base::Nanos;
 use crate::stream::attributes::Attributes;
 use crate::stream::interpreter::builder::{ConnectionIndex, End, IslandBuilder, SizeHint};
-use crate::stream::interpreter::{Context, Inlet, Island, Outlet, RunState, WiringError};
+use crate::stream::interpreter::{Context, Island, RunState, WiringError};
 use crate::stream::stage::{GraphStage, Logic, Setup, Shape, SinkShape, SourceShape};
 
 /// Events after an action if no limit is set: enough for a chain of a million stages, and an end for a graph that turns
@@ -112,8 +112,8 @@ impl InterpreterBench {
     pub fn upstream<T: 'static>(&mut self, name: &'static str) -> UpstreamProbe<T> {
         let port = Rc::new(OnceCell::new());
         let (kept, log) = (Rc::clone(&port), Rc::clone(&self.log));
-        let stage = self.stage(name, SourceShape::<T>::new(), move |outlet, setup| {
-            let _ = kept.set(Outlet::new(outlet.connection().cast(), setup.island()));
+        let stage = self.stage(name, SourceShape::<T>::new(), move |outlet, _| {
+            let _ = kept.set(outlet.duplicate());
             Upstream { name, log }
         });
         UpstreamProbe { stage, port }
@@ -135,8 +135,8 @@ impl InterpreterBench {
         let received = Rc::new(RefCell::new(Vec::new()));
         let (kept, log) = (Rc::clone(&port), Rc::clone(&self.log));
         let target = takes.then(|| Rc::clone(&received));
-        let stage = self.stage(name, SinkShape::<T>::new(), move |inlet, setup| {
-            let _ = kept.set(Inlet::new(inlet.connection().cast(), setup.island()));
+        let stage = self.stage(name, SinkShape::<T>::new(), move |inlet, _| {
+            let _ = kept.set(inlet.duplicate());
             Downstream { name, log, inlet, received: target }
         });
         DownstreamProbe { stage, port, received }
@@ -152,12 +152,12 @@ impl InterpreterBench {
         let (inlets, outlets) = (shape.inlets(), shape.outlets());
         let plan = Box::new(move |builder: &mut IslandBuilder, ends: Ends<'_>, attributes: &Attributes| {
             let stage = builder.next_stage();
-            let (inbox, island) = (std::sync::Arc::clone(builder.inbox()), builder.island());
+            let inbox = std::sync::Arc::clone(builder.inbox());
             let mut wiring = builder.begin(name, ends.inlets, ends.outlets);
             let ports = shape.connect(&mut wiring);
             let wired = wiring.finish()?;
             let first_port = wired.first_port();
-            let logic = create(ports, &Setup { attributes, inbox: &inbox, stage, island });
+            let logic = create(ports, &Setup { attributes, inbox: &inbox, stage });
             builder.add(logic, wired, attributes)?;
             Ok(first_port)
         });
