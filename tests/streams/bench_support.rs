@@ -92,7 +92,7 @@ pub fn map<I: 'static, O: 'static>(
 
 pub fn take<T: 'static>(bench: &mut InterpreterBench, count: u64) -> StageHandle {
     let mut left = count;
-    each(bench, "take", move |element| {
+    each(bench, "take", move |element: T| {
         left -= 1;
         if left == 0 { Step::Last(element) } else { Step::Emit(element) }
     })
