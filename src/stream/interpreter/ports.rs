@@ -43,6 +43,11 @@ impl<T> Inlet<T> {
         self.slot.cast()
     }
 
+    /// A second handle of the same port, for the test kit.
+    pub(crate) fn duplicate(&self) -> Self {
+        Self::new(self.slot, self.island)
+    }
+
     #[inline(always)]
     fn header(&self, context: &Context) -> &Connection {
         if self.island != context.island {
@@ -199,6 +204,11 @@ impl<T> Outlet<T> {
 
     pub(crate) fn connection(&self) -> ConnectionRef {
         self.slot.cast()
+    }
+
+    /// A second handle of the same port, for the test kit.
+    pub(crate) fn duplicate(&self) -> Self {
+        Self::new(self.slot, self.island)
     }
 
     #[inline(always)]
