@@ -322,4 +322,9 @@ impl<T> Outlet<T> {
     pub fn is_closed(&self, context: &Context) -> bool {
         self.header(context).has(OUT_CLOSED)
     }
+
+    /// Whether downstream had asked for an element before it cancelled: the bit stays when the outlet closes.
+    pub(crate) fn had_demand(&self, context: &Context) -> bool {
+        self.header(context).has(OUT_READY)
+    }
 }

@@ -4,7 +4,13 @@
 //! everything else is a [`GraphStage`](super::stage::GraphStage). `prelude` has all traits.
 
 pub mod elementwise;
+pub mod fan_in;
+pub mod fan_out;
 pub mod sinks;
 pub mod sources;
 
 pub use elementwise::ElementwiseOps;
+pub use fan_in::{
+    Concat, FanInOps, Interleave, Merge, MergePreferred, MergeSorted, OrElse, Zip, ZipLatestWith, ZipWith,
+};
+pub use fan_out::{Balance, Broadcast, FanOutOps, Partition, PartitionOutOfBounds, Unzip, UnzipWith, WireTap};
