@@ -1,5 +1,6 @@
 //! Streams (the work of another file: replaced at merge).
 pub mod attributes;
+pub mod boundary;
 pub mod error;
 pub mod host;
 mod inline;
