@@ -77,7 +77,7 @@ impl Attributes {
     /// The most specific attribute of type `A`, or its default.
     pub fn mandatory<A: MandatoryAttribute>(&self) -> &A {
         match self.get() {
-            Some(value) => value,
+            Some(attribute) => attribute,
             None => A::default_value(),
         }
     }

@@ -22,18 +22,11 @@ use crate::stream::attributes::{Attribute, Attributes};
 use crate::stream::stage::erased::Seed;
 
 /// How to make boundaries for one type of elements.
+#[derive(Clone, Copy)]
 pub struct BoundaryType {
     id: fn() -> TypeId,
     name: fn() -> &'static str,
     make: fn(usize) -> (Box<dyn Seed>, Box<dyn Seed>),
-}
-
-trait HasBoundaryType {
-    const TYPE: BoundaryType;
-}
-
-impl<T: Send + 'static> HasBoundaryType for T {
-    const TYPE: BoundaryType = BoundaryType { id: TypeId::of::<T>, name: std::any::type_name::<T>, make: make::<T> };
 }
 
 fn make<T: Send + 'static>(capacity: usize) -> (Box<dyn Seed>, Box<dyn Seed>) {
@@ -44,8 +37,8 @@ fn make<T: Send + 'static>(capacity: usize) -> (Box<dyn Seed>, Box<dyn Seed>) {
 impl BoundaryType {
     /// The one of elements of type `T`.
     #[must_use]
-    pub const fn of<T: Send + 'static>() -> &'static BoundaryType {
-        &<T as HasBoundaryType>::TYPE
+    pub const fn of<T: Send + 'static>() -> BoundaryType {
+        BoundaryType { id: TypeId::of::<T>, name: std::any::type_name::<T>, make: make::<T> }
     }
 
     /// The type of the elements.
@@ -77,7 +70,7 @@ impl fmt::Debug for BoundaryType {
 
 /// The element types that may cross the boundaries of the level that it is set on.
 #[derive(Clone, Debug, Default)]
-pub struct BoundaryElements(Vec<&'static BoundaryType>);
+pub struct BoundaryElements(pub Vec<BoundaryType>);
 
 impl Attribute for BoundaryElements {}
 
@@ -99,13 +92,13 @@ impl BoundaryElements {
 
     /// How to make a boundary for this type of elements, if it may cross.
     #[must_use]
-    pub fn find(&self, element: TypeId) -> Option<&'static BoundaryType> {
-        self.0.iter().copied().find(|boundary| boundary.element() == element)
+    pub fn find(&self, element: TypeId) -> Option<&BoundaryType> {
+        self.0.iter().find(|boundary| boundary.element() == element)
     }
 
     /// As [`find`](Self::find), in all levels of a list of attributes.
     #[must_use]
-    pub fn find_in(attributes: &Attributes, element: TypeId) -> Option<&'static BoundaryType> {
+    pub fn find_in(attributes: &Attributes, element: TypeId) -> Option<&BoundaryType> {
         attributes.all::<BoundaryElements>().find_map(|elements| elements.find(element))
     }
 }

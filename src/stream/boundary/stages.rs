@@ -17,6 +17,9 @@ use crate::stream::stage::{Logic, Setup};
 /// and larger ones gain nothing.
 const PUBLISHED_AT: u64 = 16;
 
+const OUTPUT: &str = "boundary-output";
+const INPUT: &str = "boundary-input";
+
 /// The last stage of an island: an inlet whose elements go to another island.
 pub(super) struct BoundaryOutput<T> {
     inlet: Inlet<T>,
@@ -254,10 +257,16 @@ pub(super) struct OutputSeed<T>(pub Producer<T>);
 pub(super) struct InputSeed<T>(pub Consumer<T>);
 
 impl<T: Send + 'static> Seed for OutputSeed<T> {
+    fn wire(&self, handle: &mut BuilderHandle<'_>) -> Result<usize, WiringError> {
+        let mut wiring = handle.builder.begin(OUTPUT, handle.inlets, handle.outlets);
+        wiring.inlet::<T>();
+        Ok(wiring.finish()?.first_port())
+    }
+
     fn grow(self: Box<Self>, handle: &mut BuilderHandle<'_>, attributes: &Attributes) -> Result<usize, WiringError> {
         let BuilderHandle { builder, inlets, outlets } = handle;
         let (stage, inbox) = (builder.next_stage(), std::sync::Arc::clone(builder.inbox()));
-        let mut wiring = builder.begin("boundary-output", inlets, outlets);
+        let mut wiring = builder.begin(OUTPUT, inlets, outlets);
         let inlet = wiring.inlet();
         let wired = wiring.finish()?;
         let first_port = wired.first_port();
@@ -268,10 +277,16 @@ impl<T: Send + 'static> Seed for OutputSeed<T> {
 }
 
 impl<T: Send + 'static> Seed for InputSeed<T> {
+    fn wire(&self, handle: &mut BuilderHandle<'_>) -> Result<usize, WiringError> {
+        let mut wiring = handle.builder.begin(INPUT, handle.inlets, handle.outlets);
+        wiring.outlet::<T>();
+        Ok(wiring.finish()?.first_port())
+    }
+
     fn grow(self: Box<Self>, handle: &mut BuilderHandle<'_>, attributes: &Attributes) -> Result<usize, WiringError> {
         let BuilderHandle { builder, inlets, outlets } = handle;
         let (stage, inbox) = (builder.next_stage(), std::sync::Arc::clone(builder.inbox()));
-        let mut wiring = builder.begin("boundary-input", inlets, outlets);
+        let mut wiring = builder.begin(INPUT, inlets, outlets);
         let outlet = wiring.outlet();
         let wired = wiring.finish()?;
         let first_port = wired.first_port();

@@ -374,7 +374,7 @@ fn random_case(random: &mut Random) -> Case {
 fn any_stream_ends_well_however_its_islands_take_turns() {
     let seeds = if cfg!(miri) { 40 } else { 6_000 };
     for seed in 1..=seeds {
-        let mut random = Random(seed * 0x9e37_79b9_7f4a_7c15);
+        let mut random = Random(0x9e37_79b9_7f4a_7c15_u64.wrapping_mul(seed));
         let capacity = 1 << random.below(7);
         let aborts = (random.below(3) == 0).then(|| (random.below(60), random.below(2) == 0));
         let pair = Pair::new(random_case(&mut random), capacity);
@@ -580,7 +580,7 @@ fn elements_cross_between_two_cores() {
 fn any_stream_between_two_cores_ends_well() {
     let seeds = if cfg!(miri) { 12 } else { 1_500 };
     for seed in 1..=seeds {
-        let mut random = Random(seed * 0x2545_f491_4f6c_dd1d);
+        let mut random = Random(0x2545_f491_4f6c_dd1d_u64.wrapping_mul(seed));
         let capacity = 1 << random.below(7);
         let case = random_case(&mut random);
         let turns = random.below(40);

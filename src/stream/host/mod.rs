@@ -8,7 +8,7 @@
 pub mod current;
 mod inbox;
 
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::rc::Rc;
@@ -19,6 +19,7 @@ pub use inbox::{HostInbox, HostJob};
 
 use crate::base::Nanos;
 use crate::stream::interpreter::{EVENTS_PER_RUN, Island, RunState};
+use crate::stream::materializer::Phases;
 
 /// Most islands of one core: bounds what a stream that starts streams can take.
 pub const ISLANDS_MAX: usize = 1 << 20;
@@ -52,6 +53,8 @@ pub struct StreamHost {
     islands: Cell<usize>,
     events_per_run: Cell<u32>,
     aborted: Cell<bool>,
+    phases: OnceCell<Rc<Phases<'static>>>,
+    core_of_shard: RefCell<Option<Box<dyn Fn(u32) -> u16>>>,
 }
 
 impl StreamHost {
@@ -71,6 +74,8 @@ impl StreamHost {
             islands: Cell::new(0),
             events_per_run: Cell::new(EVENTS_PER_RUN),
             aborted: Cell::new(false),
+            phases: OnceCell::new(),
+            core_of_shard: RefCell::new(None),
         })
     }
 
@@ -104,6 +109,23 @@ impl StreamHost {
         }
         self.next_core.set(core);
         core
+    }
+
+    /// The phases of islands that this host knows.
+    pub(crate) fn phases(self: &Rc<Self>) -> Rc<Phases<'static>> {
+        Rc::clone(self.phases.get_or_init(|| Rc::new(crate::stream::fused::phases(self))))
+    }
+
+    /// Tells the host how shards lie on cores. Until then they are spread evenly.
+    pub fn set_core_of_shard(&self, core_of_shard: impl Fn(u32) -> u16 + 'static) {
+        *self.core_of_shard.borrow_mut() = Some(Box::new(core_of_shard));
+    }
+
+    /// The core of a shard.
+    pub(crate) fn core_of_shard(&self, shard: u32) -> u16 {
+        let cores = self.number_of_cores().max(1);
+        let known = self.core_of_shard.borrow().as_ref().map(|core_of_shard| core_of_shard(shard));
+        known.filter(|core| *core < cores).unwrap_or((shard % u32::from(cores)) as u16)
     }
 
     /// Has a job run on another core, or on this one, in its next turn.
@@ -283,7 +305,8 @@ impl StreamHost {
         for island in islands {
             drop(island);
         }
-        for index in 0..self.entries.borrow().len() as u32 {
+        let entries = self.entries.borrow().len() as u32;
+        for index in 0..entries {
             let was_alive = self.entries.borrow()[index as usize].wake.is_some();
             if was_alive {
                 self.remove(index);

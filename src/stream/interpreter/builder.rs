@@ -63,6 +63,15 @@ pub(crate) enum End {
     Joins(ConnectionIndex),
     /// It is made now.
     New,
+    /// It is the connection of this inlet of the same stage.
+    Own(u16),
+}
+
+/// What a connection carries.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ElementInfo {
+    pub id: TypeId,
+    pub name: &'static str,
 }
 
 /// Position of a connection in its island.
@@ -141,7 +150,14 @@ impl IslandBuilder {
                 }
                 Ok(entry.connection.cast())
             }
+            End::Own(_) => Err(WiringError::Taken { stage }),
         }
+    }
+
+    /// What a connection carries.
+    pub fn element(&self, connection: ConnectionIndex) -> ElementInfo {
+        let element = self.connections[connection.0 as usize].element;
+        ElementInfo { id: (element.id)(), name: (element.name)() }
     }
 
     /// Index of a port's connection: inlets first, then outlets.
@@ -329,8 +345,16 @@ impl PortWiring<'_> {
     /// The next outlet.
     pub fn outlet<T: 'static>(&mut self) -> Outlet<T> {
         let end = self.outlets.get(self.next_outlet).copied();
+        let end = match end {
+            Some(End::Own(inlet)) => self.own_inlet(usize::from(inlet)),
+            end => end,
+        };
         self.next_outlet += 1;
         Outlet::new(self.next(end), self.builder.island)
+    }
+
+    fn own_inlet(&self, inlet: usize) -> Option<End> {
+        (inlet < self.next_inlet).then(|| End::Joins(self.builder.port_connection(self.first_port, inlet)))
     }
 
     pub(crate) fn finish(self) -> Result<Wired, WiringError> {

@@ -152,22 +152,16 @@ impl<E: Elementwise> Logic for ElementwiseStage<E> {
     }
 }
 
-/// A function whose failures are decided upon.
+/// A function whose failures are decided upon, if the attributes have a decider.
 pub struct Supervised<E> {
     function: E,
-    supervision: Supervision,
+    supervision: Option<Supervision>,
 }
 
 impl<E> Supervised<E> {
-    /// The function under the decider of the attributes; `Err` gives it back if there is none.
-    ///
-    /// # Errors
-    /// The attributes have no decider: the function is used as it is.
-    pub fn by(function: E, attributes: &Attributes) -> Result<Supervised<E>, E> {
-        match attributes.get::<Supervision>() {
-            Some(supervision) => Ok(Supervised { function, supervision: supervision.clone() }),
-            None => Err(function),
-        }
+    /// The function under the decider of the attributes. Without one it is as fast as the function alone.
+    pub fn maybe(function: E, attributes: &Attributes) -> Supervised<E> {
+        Supervised { function, supervision: attributes.get::<Supervision>().cloned() }
     }
 }
 
@@ -175,7 +169,11 @@ impl<E: Elementwise> Elementwise for Supervised<E> {
     type In = E::In;
     type Out = E::Out;
 
+    #[inline(always)]
     fn step(&mut self, element: E::In) -> Step<E::Out> {
-        self.function.step_supervised(element, &self.supervision)
+        match &self.supervision {
+            None => self.function.step(element),
+            Some(supervision) => self.function.step_supervised(element, supervision),
+        }
     }
 }

@@ -14,6 +14,13 @@ use crate::stream::module::{AtomicModule, MaterializedValue};
 
 /// What goes to the core that runs a stage.
 pub trait Seed: Send {
+    /// Makes the ports only, in an island that is a plan. Returns the position of its first port.
+    ///
+    /// # Errors
+    /// If its ports do not fit their other ends.
+    #[doc(hidden)]
+    fn wire(&self, builder: &mut BuilderHandle<'_>) -> Result<usize, WiringError>;
+
     /// Adds the stage to an island. Returns the position of its first port.
     ///
     /// # Errors
@@ -73,6 +80,12 @@ struct StageSeed<G: GraphStage> {
 }
 
 impl<G: GraphStage> Seed for StageSeed<G> {
+    fn wire(&self, handle: &mut BuilderHandle<'_>) -> Result<usize, WiringError> {
+        let mut wiring = handle.builder.begin(self.name, handle.inlets, handle.outlets);
+        drop(self.shape.connect(&mut wiring));
+        Ok(wiring.finish()?.first_port())
+    }
+
     fn grow(self: Box<Self>, handle: &mut BuilderHandle<'_>, attributes: &Attributes) -> Result<usize, WiringError> {
         create::<G>(self.name, &self.shape, self.seed, handle, attributes)
     }

@@ -1,0 +1,10 @@
+//! The operators: stages, and the extension traits that put them into the DSL.
+//!
+//! One file for each family. An operator that is a function of single elements is a [`Fusable`](super::dsl::Fusable);
+//! everything else is a [`GraphStage`](super::stage::GraphStage). `prelude` has all traits.
+
+pub mod elementwise;
+pub mod sinks;
+pub mod sources;
+
+pub use elementwise::ElementwiseOps;

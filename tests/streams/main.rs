@@ -1,0 +1,9 @@
+//! Streams: blueprints and their layout, the interpreter, the language and its operators. Needs no runtime.
+
+mod attributes;
+mod composite_builder;
+mod first;
+mod linear_builder;
+mod materialized_values;
+mod random_graphs;
+mod support;
