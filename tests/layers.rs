@@ -132,6 +132,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/runtime/uring/probe.rs",
     "src/runtime/uring/ring.rs",
     "src/runtime/uring/sockets.rs",
+    "src/stream/boundary/ring.rs",
     "src/stream/interpreter/arena.rs",
     "src/stream/interpreter/builder.rs",
     "src/stream/interpreter/connection.rs",

@@ -79,6 +79,8 @@ pub struct Context {
     pub(crate) inbox: Arc<IslandInbox>,
     /// Stages to call at the end of the run.
     pub(crate) run_end: Vec<u32>,
+    /// Stages to call in the next run, which follows without a wake-up.
+    pub(crate) looking: Vec<u32>,
     pub(crate) now: Nanos,
     _arena: Arena,
 }
@@ -122,6 +124,7 @@ impl Context {
             timers: StageTimers::default(),
             inbox: parts.inbox,
             run_end: Vec::new(),
+            looking: Vec::new(),
             now: Nanos::ZERO,
             _arena: parts.arena,
         }

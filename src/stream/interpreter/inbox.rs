@@ -142,6 +142,23 @@ impl Context {
         }
     }
 
+    /// Has `on_look` of the current stage called in the next run of the island, which follows soon even if nothing wakes
+    /// it. The core does not sleep before: for a stage that expects news within microseconds, and that bounds how often.
+    /// Not to be called again before `on_look` was.
+    #[doc(hidden)]
+    pub fn look_again(&mut self) {
+        self.looking.push(self.current);
+    }
+
+    /// Calls the stages that look again.
+    pub(crate) fn look(&mut self) {
+        let count = self.looking.len();
+        for at in 0..count {
+            self.call_guarded(self.looking[at], |logic, context| logic.on_look(context));
+        }
+        self.looking.drain(..count);
+    }
+
     pub(crate) fn end_run(&mut self) {
         while let Some(stage) = self.run_end.pop() {
             self.call_guarded(stage, |logic, context| logic.on_run_end(context));

@@ -69,6 +69,9 @@ impl Island {
     pub fn run(&mut self, now: Nanos, limit: u32) -> RunState {
         self.context.now = now;
         self.context.run_callbacks(limit);
+        if !self.context.looking.is_empty() {
+            self.context.look();
+        }
         if self.context.timers.next_deadline() <= now {
             self.context.fire_timers();
         }
@@ -90,6 +93,8 @@ impl Island {
             RunState::Suspended
         } else if self.context.running == 0 {
             RunState::Completed
+        } else if !self.context.looking.is_empty() {
+            RunState::Suspended
         } else {
             RunState::Waiting
         }
