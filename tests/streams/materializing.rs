@@ -98,7 +98,7 @@ fn traversals_made_by_hand_are_checked() {
     ];
     for (commands, expected) in table {
         let blueprint = Blueprint::from_traversal(list(commands));
-        assert_eq!(try_trace(&blueprint).err().expect(expected).to_string(), expected);
+        assert_eq!(try_trace(&blueprint).err().unwrap().to_string(), expected);
     }
     let good = list(vec![place("K", 1, &[]), Traversal::Pop, place("S", 0, &[-1])]);
     assert_eq!(trace(&Blueprint::from_traversal(good)).0.wiring(), ["S -> K"]);
