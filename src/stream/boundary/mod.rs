@@ -21,12 +21,15 @@ pub use chain::chain;
 use crate::stream::attributes::{Attribute, Attributes};
 use crate::stream::stage::erased::Seed;
 
+/// The stage that ends an island, and the one that begins another.
+type Ends = (Box<dyn Seed>, Box<dyn Seed>);
+
 /// How to make boundaries for one type of elements.
 #[derive(Clone, Copy)]
 pub struct BoundaryType {
     id: fn() -> TypeId,
     name: fn() -> &'static str,
-    make: fn(usize) -> (Box<dyn Seed>, Box<dyn Seed>),
+    make: fn(usize) -> Ends,
 }
 
 fn make<T: Send + 'static>(capacity: usize) -> (Box<dyn Seed>, Box<dyn Seed>) {

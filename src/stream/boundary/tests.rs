@@ -397,7 +397,7 @@ fn any_stream_ends_well_however_its_islands_take_turns() {
             }
         }
         assert!(pair.is_over(), "seed {seed}: nobody has anything to do, but the stream has not ended");
-        judge(&pair.case, capacity as usize, up_aborted, down_aborted);
+        judge(&pair.case, capacity, up_aborted, down_aborted);
     }
 }
 

@@ -445,10 +445,6 @@ impl Context {
         handler(unsafe { &mut *logic.as_ptr() }, self);
     }
 
-    pub(crate) fn take_failure(&mut self, connection: ConnectionRef) -> Option<StreamError> {
-        take_by_index(&mut self.failures, Self::header(connection).index)
-    }
-
     // ---- the loop ----
 
     /// Processes up to so many events of the queue. Returns what is left of the limit.

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::context::{Context, IslandId};
-use super::inbox::{IslandInbox, IslandWake};
+use super::inbox::IslandWake;
 use crate::base::Nanos;
 
 /// Events of one run if nobody says otherwise: 16 × the default buffer of a boundary, as in the reference.
@@ -38,10 +38,6 @@ impl Island {
     #[must_use]
     pub fn id(&self) -> IslandId {
         self.context.island
-    }
-
-    pub(crate) fn inbox(&self) -> &Arc<IslandInbox> {
-        &self.context.inbox
     }
 
     /// Whom asynchronous callbacks wake.

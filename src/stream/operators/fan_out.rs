@@ -391,7 +391,7 @@ pub struct Unzip;
 impl Unzip {
     /// The junction for pairs.
     #[must_use]
-    #[allow(clippy::new_ret_no_self)]
+    #[allow(clippy::new_ret_no_self, clippy::type_complexity)]
     pub fn new<A, B>() -> UnzipWith<(A, B), A, B, fn((A, B)) -> (A, B)> {
         UnzipWith::new(|pair| pair)
     }
