@@ -14,6 +14,7 @@ mod linear_builder;
 mod long_chains;
 mod materialized_values;
 mod materializing;
+mod nested;
 mod own_island;
 mod ports;
 mod random_graphs;

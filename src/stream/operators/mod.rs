@@ -6,6 +6,7 @@
 pub mod elementwise;
 pub mod fan_in;
 pub mod fan_out;
+pub mod nested;
 pub mod sinks;
 pub mod sources;
 
@@ -14,3 +15,4 @@ pub use fan_in::{
     Concat, FanInOps, Interleave, Merge, MergePreferred, MergeSorted, OrElse, Zip, ZipLatestWith, ZipWith,
 };
 pub use fan_out::{Balance, Broadcast, FanOutOps, Partition, PartitionOutOfBounds, Unzip, UnzipWith, WireTap};
+pub use nested::{FlattenOps, NestedOps};
