@@ -583,7 +583,15 @@ impl Context {
             tracing::error!(%error, stage = self.name_of(stage), "error in the end of a stage");
         }
         self.overrides.forget_stage(stage, &self.stages, &self.ports);
-        self.stages[stage as usize].logic = None;
+        let (first, inlets) = {
+            let entry = &mut self.stages[stage as usize];
+            entry.logic = None;
+            (entry.first_port as usize, usize::from(entry.inlets))
+        };
+        for at in first..first + inlets {
+            // What it did not take before upstream ended.
+            self.drop_element(self.ports[at]);
+        }
         self.running -= 1;
         // SAFETY: the logic was placed in the arena by the builder, is dropped once (the entry no longer names it), and
         // is not borrowed: `stop_stage` is called between handlers only.
