@@ -6,7 +6,7 @@ use std::rc::Rc;
 use atoll::stream::error::Detached;
 use atoll::stream::interpreter::{Context, Inlet, Outlet};
 use atoll::stream::stage::{AsyncCallback, Feedback, Logic};
-use atoll::stream::{Attributes, StreamError};
+use atoll::stream::Attributes;
 
 use super::bench_support::*;
 
@@ -245,5 +245,4 @@ fn feedback_is_a_future() {
     assert!(feedback.as_mut().poll(&mut task).is_pending());
     setup.chain.bench.run();
     assert!(matches!(feedback.as_mut().poll(&mut task), Poll::Ready(Ok(()))));
-    let _: Option<StreamError> = None;
 }

@@ -30,7 +30,9 @@ fn spelled(events: &str) -> String {
     let mut events: Vec<String> = events
         // Between events; the commas of a list have a digit behind them.
         .replace(", ", ",")
-        .replace(",C", ";C").replace(",N", ";N").replace(",R", ";R")
+        .replace(",C", ";C")
+        .replace(",N", ";N")
+        .replace(",R", ";R")
         .replace(',', ", ")
         .split(';')
         .filter(|event| !event.is_empty())
@@ -87,110 +89,123 @@ fn count_from(element: i64) -> Numbers {
 
 fn sums() -> Vec<Row<i64>> {
     vec![
-        row("map", |b| vec![map(b, |x: i64| x + 1)], &[
-            ("init", ""),
-            ("r", "Req"),
-            ("n 0", "Next 1"),
-            ("r", "Req"),
-            ("n 1", "Next 2"),
-            ("c", "Compl"),
-        ]),
-        row("maps", |b| vec![map(b, |x: i64| x + 1), map(b, |x: i64| x * 2), map(b, |x: i64| x + 1)], &[
-            ("r", "Req"),
-            ("n 0", "Next 3"),
-            ("r", "Req"),
-            ("n 1", "Next 5"),
-            ("x", "Cancel"),
-        ]),
+        row(
+            "map",
+            |b| vec![map(b, |x: i64| x + 1)],
+            &[("init", ""), ("r", "Req"), ("n 0", "Next 1"), ("r", "Req"), ("n 1", "Next 2"), ("c", "Compl")],
+        ),
+        row(
+            "maps",
+            |b| vec![map(b, |x: i64| x + 1), map(b, |x: i64| x * 2), map(b, |x: i64| x + 1)],
+            &[("r", "Req"), ("n 0", "Next 3"), ("r", "Req"), ("n 1", "Next 5"), ("x", "Cancel")],
+        ),
         row("nothing", |_| vec![], &[("r", "Req"), ("n 0", "Next 0"), ("c", "Compl")]),
-        row("doubler, filter", |b| vec![doubler::<i64>(b), filter(b, not_zero)], &[
-            ("init", "Req"),
-            ("r", ""),
-            ("n 0", "Req"),
-            ("n 1", "Next 1"),
-            ("r", "Next 1, Req"),
-            ("r", ""),
-            ("c", "Compl"),
-        ]),
-        row("filter, doubler", |b| vec![filter(b, not_zero), doubler::<i64>(b)], &[
-            ("init", "Req"),
-            ("r", ""),
-            ("n 0", "Req"),
-            ("n 1", "Next 1, Req"),
-            ("r", "Next 1"),
-            ("r", ""),
-            ("x", "Cancel"),
-        ]),
-        row("take 2", |b| vec![take::<i64>(b, 2)], &[
-            ("r", "Req"),
-            ("n 0", "Next 0"),
-            ("r", "Req"),
-            ("n 1", "Next 1, Cancel SWC, Compl"),
-        ]),
-        row("filter, take 2, map", |b| vec![filter(b, not_zero), take::<i64>(b, 2), map(b, |x: i64| x + 1)], &[
-            ("init", "Req"),
-            ("r", ""),
-            ("n 0", "Req"),
-            ("n 1", "Next 2, Req"),
-            ("r", ""),
-            ("n 2", "Req, Cancel SWC, Compl, Next 3"),
-        ]),
-        row("fold", |b| vec![fold_sum(b)], &[
-            ("r", "Req"),
-            ("n 0", "Req"),
-            ("n 1", "Req"),
-            ("n 2", "Req"),
-            ("c", "Next 3, Compl"),
-        ]),
-        row("fold, cancelled", |b| vec![fold_sum(b)], &[
-            ("r", "Req"),
-            ("n 0", "Req"),
-            ("n 1", "Req"),
-            ("n 2", "Req"),
-            ("x", "Cancel"),
-        ]),
+        row(
+            "doubler, filter",
+            |b| vec![doubler::<i64>(b), filter(b, not_zero)],
+            &[
+                ("init", "Req"),
+                ("r", ""),
+                ("n 0", "Req"),
+                ("n 1", "Next 1"),
+                ("r", "Next 1, Req"),
+                ("r", ""),
+                ("c", "Compl"),
+            ],
+        ),
+        row(
+            "filter, doubler",
+            |b| vec![filter(b, not_zero), doubler::<i64>(b)],
+            &[
+                ("init", "Req"),
+                ("r", ""),
+                ("n 0", "Req"),
+                ("n 1", "Next 1, Req"),
+                ("r", "Next 1"),
+                ("r", ""),
+                ("x", "Cancel"),
+            ],
+        ),
+        row(
+            "take 2",
+            |b| vec![take::<i64>(b, 2)],
+            &[("r", "Req"), ("n 0", "Next 0"), ("r", "Req"), ("n 1", "Next 1, Cancel SWC, Compl")],
+        ),
+        row(
+            "filter, take 2, map",
+            |b| vec![filter(b, not_zero), take::<i64>(b, 2), map(b, |x: i64| x + 1)],
+            &[
+                ("init", "Req"),
+                ("r", ""),
+                ("n 0", "Req"),
+                ("n 1", "Next 2, Req"),
+                ("r", ""),
+                ("n 2", "Req, Cancel SWC, Compl, Next 3"),
+            ],
+        ),
+        row(
+            "fold",
+            |b| vec![fold_sum(b)],
+            &[("r", "Req"), ("n 0", "Req"), ("n 1", "Req"), ("n 2", "Req"), ("c", "Next 3, Compl")],
+        ),
+        row(
+            "fold, cancelled",
+            |b| vec![fold_sum(b)],
+            &[("r", "Req"), ("n 0", "Req"), ("n 1", "Req"), ("n 2", "Req"), ("x", "Cancel")],
+        ),
         row("fold, complete before it is asked", |b| vec![fold_sum(b)], &[("c", ""), ("r", "Next 0, Compl")]),
         row("batch", |b| vec![batch(b)], BATCH),
         row("batch, batch", |b| vec![batch(b), batch(b)], BATCH),
-        row("expand by repeating", |b| vec![expand(b, repeat)], &[
-            ("init", "Req"),
-            ("n 0", ""),
-            ("r", "Req, Next 0"),
-            ("r", "Next 0"),
-            ("n 1", ""),
-            ("r", "Req, Next 1"),
-            ("r", "Next 1"),
-            ("c", "Compl"),
-        ]),
-        row("expand, expand", |b| vec![expand(b, count_from), expand(b, count_from)], &[
-            ("init", "Req"),
-            ("n 0", "Req"),
-            ("r", "Next 0"),
-            ("r", "Next 1"),
-            ("n 10", ""),
-            ("r", "Req, Next 2"),
-            ("r", "Next 10"),
-            ("r", "Next 11"),
-            ("c", ""),
-            ("r", "Compl, Next 12"),
-        ]),
-        row("batch, expand", |b| vec![batch(b), expand(b, repeat)], &[
-            ("init", "Req"),
-            ("n 0", "Req"),
-            ("n 1", "Req"),
-            ("r", "Next 0"),
-            ("r", "Next 1"),
-            ("r", "Next 1"),
-            ("n 2", "Req"),
-            ("r", "Next 2"),
-            ("x", "Cancel"),
-        ]),
-        row("doubler, batch", |b| vec![doubler::<i64>(b), batch(b)], &[
-            ("init", "Req"),
-            ("n 1", "Req"),
-            ("n 2", "Req"),
-            ("r", "Next 6"),
-        ]),
+        row(
+            "expand by repeating",
+            |b| vec![expand(b, repeat)],
+            &[
+                ("init", "Req"),
+                ("n 0", ""),
+                ("r", "Req, Next 0"),
+                ("r", "Next 0"),
+                ("n 1", ""),
+                ("r", "Req, Next 1"),
+                ("r", "Next 1"),
+                ("c", "Compl"),
+            ],
+        ),
+        row(
+            "expand, expand",
+            |b| vec![expand(b, count_from), expand(b, count_from)],
+            &[
+                ("init", "Req"),
+                ("n 0", "Req"),
+                ("r", "Next 0"),
+                ("r", "Next 1"),
+                ("n 10", ""),
+                ("r", "Req, Next 2"),
+                ("r", "Next 10"),
+                ("r", "Next 11"),
+                ("c", ""),
+                ("r", "Compl, Next 12"),
+            ],
+        ),
+        row(
+            "batch, expand",
+            |b| vec![batch(b), expand(b, repeat)],
+            &[
+                ("init", "Req"),
+                ("n 0", "Req"),
+                ("n 1", "Req"),
+                ("r", "Next 0"),
+                ("r", "Next 1"),
+                ("r", "Next 1"),
+                ("n 2", "Req"),
+                ("r", "Next 2"),
+                ("x", "Cancel"),
+            ],
+        ),
+        row(
+            "doubler, batch",
+            |b| vec![doubler::<i64>(b), batch(b)],
+            &[("init", "Req"), ("n 1", "Req"), ("n 2", "Req"), ("r", "Next 6")],
+        ),
         row(
             "keep going between maps",
             |b| {
@@ -207,32 +222,37 @@ fn sums() -> Vec<Row<i64>> {
                 ("r", "Next 2"),
             ],
         ),
-        row("push and finish", |b| vec![push_and_finish::<i64>(b, Log::default())], &[
-            ("r", "Req"),
-            ("nc 0", "Next 0, Compl"),
-        ]),
+        row(
+            "push and finish",
+            |b| vec![push_and_finish::<i64>(b, Log::default())],
+            &[("r", "Req"), ("nc 0", "Next 0, Compl")],
+        ),
         row(
             "push and finish between maps",
             |b| vec![map(b, |x: i64| x), push_and_finish::<i64>(b, Log::default()), map(b, |x: i64| x)],
             &[("r", "Req"), ("nc 0", "Next 0, Compl")],
         ),
-        row("push and finish before fold", |b| vec![push_and_finish::<i64>(b, Log::default()), fold_sum(b)], &[
-            ("r", "Req"),
-            ("nc 3", "Next 3, Compl"),
-        ]),
-        row("take 1, take 1", |b| vec![take::<i64>(b, 1), take::<i64>(b, 1)], &[
-            ("r", "Req"),
-            ("n 1", "Next 1, Compl, Cancel SWC"),
-        ]),
-        row("take 1, take 1, complete at once", |b| vec![take::<i64>(b, 1), take::<i64>(b, 1)], &[
-            ("r", "Req"),
-            ("nc 1", "Next 1, Compl"),
-        ]),
+        row(
+            "push and finish before fold",
+            |b| vec![push_and_finish::<i64>(b, Log::default()), fold_sum(b)],
+            &[("r", "Req"), ("nc 3", "Next 3, Compl")],
+        ),
+        row(
+            "take 1, take 1",
+            |b| vec![take::<i64>(b, 1), take::<i64>(b, 1)],
+            &[("r", "Req"), ("n 1", "Next 1, Compl, Cancel SWC")],
+        ),
+        row(
+            "take 1, take 1, complete at once",
+            |b| vec![take::<i64>(b, 1), take::<i64>(b, 1)],
+            &[("r", "Req"), ("nc 1", "Next 1, Compl")],
+        ),
         // Not in the table of the reference: the end that comes with the element, through stages that pass pulls on.
-        row("maps, complete at once", |b| vec![map(b, |x: i64| x + 1), map(b, |x: i64| x + 1)], &[
-            ("r", "Req"),
-            ("nc 1", "Next 3, Compl"),
-        ]),
+        row(
+            "maps, complete at once",
+            |b| vec![map(b, |x: i64| x + 1), map(b, |x: i64| x + 1)],
+            &[("r", "Req"), ("nc 1", "Next 3, Compl")],
+        ),
         row(
             "take 1 between maps",
             |b| vec![map(b, |x: i64| x + 1), take::<i64>(b, 1), map(b, |x: i64| x * 2), map(b, |x: i64| x + 1)],
@@ -269,15 +289,19 @@ fn chains_behave_so_in_any_order_of_events() {
 
 #[test]
 fn groups_are_pushed_when_full_and_at_the_end() {
-    let rows = [row::<Vec<i64>>("grouped", |b| vec![grouped::<i64>(b, 3)], &[
-        ("r", "Req"),
-        ("n 0", "Req"),
-        ("n 1", "Req"),
-        ("n 2", "Next [0, 1, 2]"),
-        ("r", "Req"),
-        ("n 3", "Req"),
-        ("c", "Next [3], Compl"),
-    ])];
+    let rows = [row::<Vec<i64>>(
+        "grouped",
+        |b| vec![grouped::<i64>(b, 3)],
+        &[
+            ("r", "Req"),
+            ("n 0", "Req"),
+            ("n 1", "Req"),
+            ("n 2", "Next [0, 1, 2]"),
+            ("r", "Req"),
+            ("n 3", "Req"),
+            ("c", "Next [3], Compl"),
+        ],
+    )];
     run(&rows, &all_modes());
 }
 

@@ -79,10 +79,8 @@ fn drive(chain: &mut Chain<i64, i64>, elements: &[i64], end: impl FnOnce(&mut Ch
     }
     let received = chain.sink.received();
     let events = chain.events();
-    let ended: Vec<&str> = events
-        .split(", ")
-        .filter(|event| event.starts_with("Complete") || event.starts_with("Failure"))
-        .collect();
+    let ended: Vec<&str> =
+        events.split(", ").filter(|event| event.starts_with("Complete") || event.starts_with("Failure")).collect();
     (received, ended.join(", "))
 }
 
@@ -345,7 +343,8 @@ fn timed(at_start: fn(&mut Context)) -> (InterpreterBench, atoll::stream::testki
     let log = Log::default();
     let logged = log.clone();
     let mut bench = InterpreterBench::new();
-    let source = bench.stage("timed", SourceShape::<u64>::new(), move |outlet, _| Timed { outlet, at_start, log: logged });
+    let source =
+        bench.stage("timed", SourceShape::<u64>::new(), move |outlet, _| Timed { outlet, at_start, log: logged });
     let sink = bench.downstream::<u64>("sink");
     bench.connect(source.outlet(0), sink.inlet());
     bench.start().unwrap();

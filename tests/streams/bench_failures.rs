@@ -90,7 +90,11 @@ impl Setup {
     }
 
     /// Both sides do something before the stage sees either.
-    fn together(&mut self, first: impl FnOnce(&mut Chain<i64, i64>), second: impl FnOnce(&mut Chain<i64, i64>)) -> String {
+    fn together(
+        &mut self,
+        first: impl FnOnce(&mut Chain<i64, i64>),
+        second: impl FnOnce(&mut Chain<i64, i64>),
+    ) -> String {
         self.chain.bench.set_event_limit(0);
         first(&mut self.chain);
         second(&mut self.chain);
@@ -146,7 +150,8 @@ fn failures_are_told_to_whom_the_table_says() {
 fn failures_while_an_end_is_on_its_way() {
     for mode in [Attributes::none(), Attributes::of(TransparentPull(false))] {
         let mut setup = Setup::new(&mode, false);
-        let events = setup.together(|chain| chain.sink.pull(&mut chain.bench).unwrap(), |chain| chain.sink.cancel(&mut chain.bench));
+        let events = setup
+            .together(|chain| chain.sink.pull(&mut chain.bench).unwrap(), |chain| chain.sink.cancel(&mut chain.bench));
         setup.ended(events, "Cancel source: TE", "on_pull while a cancellation is pending");
 
         let mut setup = Setup::new(&mode, false);
@@ -163,10 +168,8 @@ fn failures_while_an_end_is_on_its_way() {
 fn a_failure_when_both_sides_have_closed_is_nobodys() {
     for mode in all_modes() {
         let mut setup = Setup::new(&mode, false);
-        let events = setup.together(
-            |chain| chain.source.complete(&mut chain.bench),
-            |chain| chain.sink.cancel(&mut chain.bench),
-        );
+        let events = setup
+            .together(|chain| chain.source.complete(&mut chain.bench), |chain| chain.sink.cancel(&mut chain.bench));
         setup.ended(events, "", "both sides closed");
     }
 }

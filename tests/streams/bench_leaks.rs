@@ -255,8 +255,5 @@ fn an_island_that_is_given_up_drops_its_stages() {
     let (source, sink) = (bench.upstream::<u8>("source"), bench.downstream::<u16>("sink"));
     bench.connect(source.outlet(), sink.inlet());
     let error = bench.start().unwrap_err();
-    assert_eq!(
-        error.to_string(),
-        "stage [sink]: a port takes elements of u16, the other end of its wire has u8"
-    );
+    assert_eq!(error.to_string(), "stage [sink]: a port takes elements of u16, the other end of its wire has u8");
 }

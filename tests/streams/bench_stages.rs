@@ -383,7 +383,8 @@ impl<A: 'static, B: 'static> Logic for Zip<A, B> {
     }
 
     fn on_upstream_finish(&mut self, context: &mut Context, inlet: usize) {
-        let available = if inlet == 0 { self.0.first.is_available(context) } else { self.0.second.is_available(context) };
+        let available =
+            if inlet == 0 { self.0.first.is_available(context) } else { self.0.second.is_available(context) };
         if !available {
             context.complete_stage();
         }

@@ -28,7 +28,8 @@ fn a_chain_of_maps() {
 
 #[test]
 fn a_chain_of_ordinary_stages() {
-    let mut chain = Chain::<i64, i64>::of(&Attributes::none(), |bench| (0..LENGTH).map(|_| pass::<i64>(bench)).collect());
+    let mut chain =
+        Chain::<i64, i64>::of(&Attributes::none(), |bench| (0..LENGTH).map(|_| pass::<i64>(bench)).collect());
     assert_eq!(chain.pull(), "Request source");
     assert_eq!(chain.push(1), "Next sink 1");
     assert_eq!(chain.cancel(), "Cancel source: no more");
@@ -73,8 +74,7 @@ fn a_take_within_maps() {
 #[test]
 fn a_chain_of_takes_ends_at_once() {
     for mode in exact_modes() {
-        let mut chain =
-            Chain::<i64, i64>::of(&mode, |bench| (0..LENGTH / 10).map(|_| take::<i64>(bench, 1)).collect());
+        let mut chain = Chain::<i64, i64>::of(&mode, |bench| (0..LENGTH / 10).map(|_| take::<i64>(bench, 1)).collect());
         assert_eq!(chain.pull(), "Request source");
         assert_eq!(chain.push(0), "Cancel source: completed, Complete sink, Next sink 0");
         assert!(chain.bench.is_completed());

@@ -140,7 +140,8 @@ fn a_resumed_element_is_skipped() {
 fn a_resumed_element_is_not_counted_by_a_group() {
     for mode in all_modes() {
         let mode = mode.with(Supervision::always(Directive::Resume));
-        let mut chain = Chain::<i64, Vec<i64>>::of(&mode, |bench| vec![supervised(bench, Divide), grouped::<i64>(bench, 3)]);
+        let mut chain =
+            Chain::<i64, Vec<i64>>::of(&mode, |bench| vec![supervised(bench, Divide), grouped::<i64>(bench, 3)]);
         chain.pull();
         for element in [2, 0, 4] {
             assert_eq!(chain.push(element), "Request source");

@@ -5,8 +5,8 @@
 //! check; the bits `out.is_available out.is_closed in.is_available in.has_been_pulled in.is_closed` (`-`: not checked);
 //! and which calls are illegal. `clr` forgets events; `step` runs one event (of each wire), `ALL` runs to the end.
 
-use atoll::stream::testkit::{DownstreamProbe, InterpreterBench, UpstreamProbe};
 use atoll::stream::Attributes;
+use atoll::stream::testkit::{DownstreamProbe, InterpreterBench, UpstreamProbe};
 
 use super::bench_support::*;
 
@@ -15,10 +15,7 @@ const TABLE: &[(&str, &str)] = &[
         "full cycle",
         "[∅ 00000 X=push,grab] → pull → [∅ 00010 X=pull,push,grab] → ALL → [Req 10010 X=pull,grab] → push → [∅ 00010 X=pull,push,grab] → ALL → [Next0 00100 X=push] → grab→0 → [∅ 00000 X=push,grab]",
     ),
-    (
-        "drop ungrabbed element on pull",
-        "pull → step → clr → push → step → [Next0] → pull → [X=grab]",
-    ),
+    ("drop ungrabbed element on pull", "pull → step → clr → push → step → [Next0] → pull → [X=grab]"),
     (
         "complete while downstream is active",
         "[∅ 00000] → complete → [∅ 01000 X=push] → ALL → [Compl 01001 X=pull,push,grab] → cancel → ALL → [∅ 01001 X=pull,push,grab] → complete → ALL → [∅ 01001 X=pull,push,grab]",
@@ -43,10 +40,7 @@ const TABLE: &[(&str, &str)] = &[
         "complete while push is in flight and pulled after the push",
         "pull → ALL → clr → push → complete → step → [Next0] → grab→0 → pull → ALL → [Compl 01001 X=pull,push,grab]",
     ),
-    (
-        "swallow pull while completing",
-        "complete → pull → [---1-] → ALL → [Compl 01001 X=pull,push,grab]",
-    ),
+    ("swallow pull while completing", "complete → pull → [---1-] → ALL → [Compl 01001 X=pull,push,grab]"),
     (
         "cancel while downstream is active",
         "[∅ 00000] → cancel → [∅ 00001 X=pull,grab] → ALL → [Cancel 01001 X=pull,push,grab] → complete → ALL → [∅ 01001 X=pull,push,grab] → cancel → ALL → [∅ 01001 X=pull,push,grab]",
@@ -87,14 +81,8 @@ const TABLE: &[(&str, &str)] = &[
         "swallow completion from a push-complete if cancelled after onPush",
         "pull → ALL → clr → push → complete → step → [Next0 01100 X=push] → grab→0 → cancel → ALL → [∅ 01001 X=pull,push,grab]",
     ),
-    (
-        "not allow to grab element before it arrives",
-        "pull → ALL → push → [X=grab]",
-    ),
-    (
-        "not allow to grab element if already cancelled",
-        "pull → ALL → push → cancel → ALL → [X=grab]",
-    ),
+    ("not allow to grab element before it arrives", "pull → ALL → push → [X=grab]"),
+    ("not allow to grab element if already cancelled", "pull → ALL → push → cancel → ALL → [X=grab]"),
     (
         "failure while downstream is active",
         "[∅ 00000] → fail → [∅ 01000 X=push] → ALL → [Err 01001 X=pull,push,grab] → cancel → ALL → [∅ 01001 X=pull,push,grab] → complete → ALL → [∅ 01001 X=pull,push,grab]",
@@ -115,10 +103,7 @@ const TABLE: &[(&str, &str)] = &[
         "failure while push is in flight and keep ungrabbed element",
         "pull → ALL → clr → push → fail → step → [Next0] → step → [Err 01101] → grab→0",
     ),
-    (
-        "swallow pull while failing",
-        "fail → pull → [---1-] → ALL → [Err 01001 X=pull,push,grab]",
-    ),
+    ("swallow pull while failing", "fail → pull → [---1-] → ALL → [Err 01001 X=pull,push,grab]"),
     (
         "swallow any failure completion if they are concurrent (cancel first)",
         "cancel → fail → ALL → [∅ 01001 X=pull,push,grab]",

@@ -169,8 +169,7 @@ impl InterpreterBench {
     /// Adds a stage of this blueprint. Returns its materialized value, too.
     pub fn add<G: GraphStage>(&mut self, blueprint: &G) -> (StageHandle, G::Mat) {
         let (seed, value) = blueprint.prepare(&self.stage_attributes);
-        let stage =
-            self.stage(blueprint.name(), blueprint.shape(), move |ports, setup| G::create(seed, ports, setup));
+        let stage = self.stage(blueprint.name(), blueprint.shape(), move |ports, setup| G::create(seed, ports, setup));
         (stage, value)
     }
 

@@ -45,6 +45,6 @@ mod bench;
 mod event;
 mod probe;
 
-pub use bench::{EVENTS_MAX, InterpreterBench, InletOf, OutletOf, StageHandle};
+pub use bench::{EVENTS_MAX, InletOf, InterpreterBench, OutletOf, StageHandle};
 pub use event::ProbeEvent;
 pub use probe::{DownstreamProbe, UpstreamProbe};
