@@ -1,0 +1,18 @@
+//! The operators: stages, and the extension traits that put them into the DSL.
+//!
+//! One file for each family. An operator that is a function of single elements is a [`Fusable`](super::dsl::Fusable);
+//! everything else is a [`GraphStage`](super::stage::GraphStage). `prelude` has all traits.
+
+pub mod elementwise;
+pub mod fan_in;
+pub mod fan_out;
+pub mod nested;
+pub mod sinks;
+pub mod sources;
+
+pub use elementwise::ElementwiseOps;
+pub use fan_in::{
+    Concat, FanInOps, Interleave, Merge, MergePreferred, MergeSorted, OrElse, Zip, ZipLatestWith, ZipWith,
+};
+pub use fan_out::{Balance, Broadcast, FanOutOps, Partition, PartitionOutOfBounds, Unzip, UnzipWith, WireTap};
+pub use nested::{FlattenOps, NestedOps};
