@@ -50,13 +50,16 @@ pub struct Peer {
     pub ns_per_element: f64,
 }
 
+/// One round of a peer, in nanoseconds.
+pub(super) type PeerRound = Box<dyn FnMut() -> f64>;
+
 /// A row as it is measured: each function does one round and returns nanoseconds.
 pub(super) struct Measurement {
     pub name: &'static str,
     pub floor: &'static str,
     pub subject: Box<dyn FnMut(&StreamRuntime) -> f64>,
     pub floor_round: Option<Box<dyn FnMut() -> f64>>,
-    pub peers: Vec<(&'static str, Box<dyn FnMut() -> f64>)>,
+    pub peers: Vec<(&'static str, PeerRound)>,
 }
 
 #[derive(Serialize)]
