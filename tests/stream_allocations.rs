@@ -72,7 +72,7 @@ impl Elementwise for Half {
     type Out = u64;
 
     fn step(&mut self, element: u64) -> Step<u64> {
-        if element % 2 == 0 { Step::Emit(element) } else { Step::Skip }
+        if element.is_multiple_of(2) { Step::Emit(element) } else { Step::Skip }
     }
 }
 
