@@ -2,8 +2,10 @@
 
 mod attributes;
 mod composite_builder;
+mod drive;
 mod first;
 mod linear_builder;
 mod materialized_values;
 mod random_graphs;
+mod sinks;
 mod support;

@@ -305,7 +305,8 @@ impl StreamHost {
         for island in islands {
             drop(island);
         }
-        for index in 0..self.entries.borrow().len() as u32 {
+        let entries = self.entries.borrow().len() as u32;
+        for index in 0..entries {
             let was_alive = self.entries.borrow()[index as usize].wake.is_some();
             if was_alive {
                 self.remove(index);

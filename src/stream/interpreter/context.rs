@@ -77,6 +77,10 @@ pub struct Context {
     pub(crate) inbox: Arc<IslandInbox>,
     /// Stages to call at the end of the run.
     pub(crate) run_end: Vec<u32>,
+    /// Stages to call in the next run.
+    pub(crate) again: Vec<u32>,
+    /// The last panic of a handler: the stage, and what it fails with.
+    panicked: Option<(u32, StreamError)>,
     pub(crate) now: Nanos,
     _arena: Arena,
 }
@@ -119,6 +123,8 @@ impl Context {
             timers: StageTimers::default(),
             inbox: parts.inbox,
             run_end: Vec::new(),
+            again: Vec::new(),
+            panicked: None,
             now: Nanos::ZERO,
             _arena: parts.arena,
         }
@@ -164,6 +170,12 @@ impl Context {
     /// Fails all outlets and cancels all inlets, at once: what is being emitted is dropped.
     pub fn fail_stage(&mut self, error: StreamError) {
         self.fail_stage_of(self.current, &error);
+    }
+
+    /// In `post_stop`: what the stage failed with, if one of its handlers panicked.
+    #[must_use]
+    pub fn panic_of_stage(&self) -> Option<&StreamError> {
+        self.panicked.as_ref().filter(|(stage, _)| *stage == self.current).map(|(_, error)| error)
     }
 
     /// Does what the attribute [`CancellationStrategy`] says about the cancellation of an outlet.
@@ -215,7 +227,8 @@ impl Context {
         let current = self.current;
         let Some(entry) = self.stages.get_mut(current as usize) else { return };
         if keep_going {
-            if entry.open != 0 {
+            // One without ports has none to close; one that has closed its last is being stopped already.
+            if entry.open != 0 || entry.inlets + entry.outlets == 0 {
                 entry.open |= KEEP_GOING;
             }
         } else {
@@ -497,6 +510,7 @@ impl Context {
         let stage = self.current;
         self.log_failure(stage, &error);
         self.fail_stage_of(stage, &error);
+        self.panicked = Some((stage, error));
     }
 
     pub(crate) fn log_failure(&self, stage: u32, error: &StreamError) {

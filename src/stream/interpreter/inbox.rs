@@ -142,6 +142,28 @@ impl Context {
         }
     }
 
+    /// Has `on_wake` of the current stage called in the next run of the island, which comes after the other islands had
+    /// their turn. For long work in slices.
+    pub fn call_again(&mut self) {
+        if self.again.last() != Some(&self.current) {
+            self.again.push(self.current);
+        }
+    }
+
+    /// Calls those that asked for it in the run before.
+    pub(crate) fn run_again(&mut self) {
+        if self.again.is_empty() {
+            return;
+        }
+        let mut stages = std::mem::take(&mut self.again);
+        for stage in stages.drain(..) {
+            self.call_guarded(stage, |logic, context| logic.on_wake(context));
+        }
+        // Keeps what was allocated.
+        stages.append(&mut self.again);
+        self.again = stages;
+    }
+
     pub(crate) fn end_run(&mut self) {
         while let Some(stage) = self.run_end.pop() {
             self.call_guarded(stage, |logic, context| logic.on_run_end(context));

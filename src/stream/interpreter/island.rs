@@ -68,6 +68,7 @@ impl Island {
     /// Runs callbacks, timers and events, `limit` events of the queue at most.
     pub fn run(&mut self, now: Nanos, limit: u32) -> RunState {
         self.context.now = now;
+        self.context.run_again();
         self.context.run_callbacks(limit);
         if self.context.timers.next_deadline() <= now {
             self.context.fire_timers();
@@ -90,6 +91,8 @@ impl Island {
             RunState::Suspended
         } else if self.context.running == 0 {
             RunState::Completed
+        } else if !self.context.again.is_empty() {
+            RunState::Suspended
         } else {
             RunState::Waiting
         }

@@ -3,8 +3,12 @@
 //! One file for each family. An operator that is a function of single elements is a [`Fusable`](super::dsl::Fusable);
 //! everything else is a [`GraphStage`](super::stage::GraphStage). `prelude` has all traits.
 
+pub mod closing;
 pub mod elementwise;
+pub mod gatherers;
+pub mod gatherings;
 pub mod sinks;
 pub mod sources;
+pub mod whole;
 
 pub use elementwise::ElementwiseOps;

@@ -8,6 +8,7 @@ pub mod callback;
 pub(crate) mod dispatch;
 pub mod elementwise;
 pub mod erased;
+pub mod gathering;
 pub(crate) mod logging;
 pub mod shape;
 
