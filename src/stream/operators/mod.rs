@@ -7,8 +7,15 @@ pub mod closing;
 pub mod elementwise;
 pub mod gatherers;
 pub mod gatherings;
+pub mod generators;
+pub mod maybe;
+pub mod resources;
+pub mod selection;
 pub mod sinks;
 pub mod sources;
+pub mod stateful;
 pub mod whole;
 
 pub use elementwise::ElementwiseOps;
+pub use selection::SelectionOps;
+pub use stateful::StatefulOps;

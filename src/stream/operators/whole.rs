@@ -169,6 +169,7 @@ fn run_slice<I: Iterator, T>(iterator: &mut I, mut take: impl FnMut(I::Item) -> 
 
 impl<I: Iterator + 'static, G: Gatherer<In = I::Item>> Logic for WholeLogic<I, G> {
     fn pre_start(&mut self, context: &mut Context) {
+        // It has no ports, so nothing else keeps it.
         context.set_keep_going(true);
         context.call_again();
     }
@@ -176,6 +177,7 @@ impl<I: Iterator + 'static, G: Gatherer<In = I::Item>> Logic for WholeLogic<I, G
     fn on_wake(&mut self, context: &mut Context) {
         let Some((mut iterator, mut gatherer)) = self.work.take() else { return };
         let slice = match &self.supervision {
+            _ if gatherer.takes_nothing() => Slice::Ended,
             None => run_slice(&mut iterator, |element| gatherer.take(element)),
             Some(supervision) => run_slice(&mut iterator, |element| gatherer.take_supervised(element, supervision)),
         };

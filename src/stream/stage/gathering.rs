@@ -38,6 +38,11 @@ pub trait Gatherer: 'static {
     /// What came is not enough for an outcome.
     fn finish(&mut self) -> Result<Self::Out, StreamError>;
 
+    /// Whether it is done before the first element.
+    fn takes_nothing(&self) -> bool {
+        false
+    }
+
     /// Forgets what it has gathered: what the directive `Restart` asks for.
     fn restart(&mut self) {}
 
@@ -176,6 +181,10 @@ impl<E: Elementwise, G: Gatherer<In = E::Out>> Gatherer for ThroughGatherer<E, G
 
     fn finish(&mut self) -> Result<G::Out, StreamError> {
         self.gatherer.finish()
+    }
+
+    fn takes_nothing(&self) -> bool {
+        self.function.takes_nothing() || self.gatherer.takes_nothing()
     }
 
     fn take_supervised(&mut self, element: E::In, supervision: &Supervision) -> Gathered<G::Out> {
