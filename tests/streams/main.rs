@@ -3,9 +3,11 @@
 mod attributes;
 mod composite_builder;
 mod drive;
+mod elementwise;
 mod first;
 mod linear_builder;
 mod materialized_values;
 mod random_graphs;
 mod sinks;
+mod sources;
 mod support;

@@ -399,8 +399,8 @@ impl Context {
         } else if state & CLOSED == OUT_CLOSED {
             let (owner, inlet) = (header.in_owner.get(), usize::from(header.inlet.get()));
             if state & PUSHING != 0 {
-                // The element first; the end follows.
-                header.state.set(state ^ PUSH_END);
+                // The element first; the end follows. Whoever implies its demand never cleared `IN_READY`.
+                header.state.set((state & !PUSHING) | IN_READY);
                 self.enqueue(connection);
                 self.deliver_before_end(connection, owner, inlet);
                 return;
