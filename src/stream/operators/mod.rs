@@ -3,11 +3,13 @@
 //! One file for each family. An operator that is a function of single elements is a [`Fusable`](super::dsl::Fusable);
 //! everything else is a [`GraphStage`](super::stage::GraphStage). `prelude` has all traits.
 
+pub mod accumulating;
 pub mod closing;
 pub mod elementwise;
 pub mod gatherers;
 pub mod gatherings;
 pub mod generators;
+pub mod groups;
 pub mod maybe;
 pub mod resources;
 pub mod selection;
@@ -16,6 +18,8 @@ pub mod sources;
 pub mod stateful;
 pub mod whole;
 
+pub use accumulating::AccumulatingOps;
 pub use elementwise::ElementwiseOps;
+pub use groups::GroupOps;
 pub use selection::SelectionOps;
 pub use stateful::StatefulOps;

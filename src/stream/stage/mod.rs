@@ -11,6 +11,7 @@ pub mod erased;
 pub mod gathering;
 pub(crate) mod logging;
 pub mod shape;
+pub mod transform;
 
 use crate::stream::attributes::Attributes;
 use crate::stream::error::{Cancellation, StreamError};
