@@ -4,6 +4,7 @@
 //! everything else is a [`GraphStage`](super::stage::GraphStage). `prelude` has all traits.
 
 pub mod accumulating;
+pub mod buffers;
 pub mod closing;
 pub mod elementwise;
 pub mod gatherers;
@@ -16,10 +17,13 @@ pub mod selection;
 pub mod sinks;
 pub mod sources;
 pub mod stateful;
+pub mod watching;
 pub mod whole;
 
 pub use accumulating::AccumulatingOps;
+pub use buffers::{BufferOps, OverflowStrategy};
 pub use elementwise::ElementwiseOps;
 pub use groups::GroupOps;
 pub use selection::SelectionOps;
 pub use stateful::StatefulOps;
+pub use watching::WatchingOps;
