@@ -26,13 +26,14 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("runtime", &["base", "mesh", "stream"]),
     ("transport", &["base", "wire", "runtime"]),
     // A client has no store: it learns the table from any pod.
-    ("client", &["base", "wire", "mesh", "entity", "sharding", "control", "engine", "runtime", "transport"]),
+    ("client", &["base", "wire", "mesh", "stream", "entity", "sharding", "control", "engine", "runtime", "transport"]),
     (
         "pod",
         &[
             "base",
             "wire",
             "mesh",
+            "stream",
             "entity",
             "sharding",
             "control",
@@ -51,6 +52,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "base",
             "wire",
             "mesh",
+            "stream",
             "entity",
             "sharding",
             "control",
@@ -130,6 +132,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/runtime/uring/probe.rs",
     "src/runtime/uring/ring.rs",
     "src/runtime/uring/sockets.rs",
+    "src/stream/boundary/ring.rs",
     "src/stream/interpreter/arena.rs",
     "src/stream/interpreter/builder.rs",
     "src/stream/interpreter/connection.rs",

@@ -25,3 +25,4 @@ pub mod rounds;
 pub mod run;
 pub mod scenario;
 pub mod schedule;
+pub mod streams;

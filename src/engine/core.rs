@@ -22,10 +22,14 @@ use crate::entity::{
 };
 use crate::mesh::{Consumer, Doorbell, ForeignInbox, Producer};
 use crate::sharding::ShardTable;
+use crate::stream::host::{HostInbox, StreamHost, current};
 use crate::wire::Inspect;
 
 /// Things that run between two looks at the clock and at the news.
 const CHECKPOINT: u32 = 8;
+/// Events of one run of an island. Each may be followed by up to 256 more, which take about a microsecond together, so a
+/// run takes no longer than a slice.
+const STREAM_EVENTS_PER_RUN: u32 = 16;
 /// How often handshakes are looked at that take too long.
 const GREETING_CHECK: core::time::Duration = core::time::Duration::from_millis(250);
 
@@ -84,6 +88,8 @@ pub struct CoreParts {
     pub inspector: Option<Inspector>,
     /// Where a client learns the table.
     pub bootstrap: Vec<String>,
+    /// How the streams of each core of the process are reached, those of this core included.
+    pub streams: Vec<Arc<HostInbox>>,
 }
 
 /// One core's state machine.
@@ -93,6 +99,7 @@ pub struct Core {
     inboxes: Vec<Option<RefCell<Consumer<Parcel>>>>,
     next_inbox: Cell<usize>,
     foreign: Arc<ForeignInbox<Command>>,
+    streams: Rc<StreamHost>,
     pub(super) inspector: Option<Inspector>,
     /// Messages from other cores for shards that the table here does not give to this core yet.
     misplaced: RefCell<VecDeque<(CoreIndex, CallParcel)>>,
@@ -116,6 +123,7 @@ impl Core {
                 touched: Cell::new(false),
             })
         });
+        let streams = stream_host(parts.identity.core, parts.streams, host.doorbell());
         let routes = Rc::new(Routes::new(parts.identity, parts.limits, peers.collect(), parts.bootstrap));
         routes.set_host(&host);
         host.set_router(routes.clone());
@@ -125,6 +133,7 @@ impl Core {
             inboxes: parts.queues.from.into_iter().map(|from| from.map(RefCell::new)).collect(),
             next_inbox: Cell::new(0),
             foreign: parts.queues.foreign,
+            streams,
             inspector: parts.inspector,
             misplaced: RefCell::default(),
             next_greeting_check: Cell::new(Nanos::ZERO),
@@ -137,6 +146,11 @@ impl Core {
     /// The entities of the core.
     pub fn host(&self) -> &Host {
         &self.host
+    }
+
+    /// The streams of the core.
+    pub fn streams(&self) -> &Rc<StreamHost> {
+        &self.streams
     }
 
     /// Counters of links and queues, for any thread.
@@ -159,8 +173,9 @@ impl Core {
     /// Takes a batch from each queue. True if there was anything.
     pub fn inboxes(&self, now: Nanos) -> bool {
         let _entered = self.host.enter();
+        let _streams = current::enter(&self.streams);
         self.host.set_now(now);
-        let mut took = false;
+        let mut took = !self.streams.inbox().is_empty() && self.streams.take_events(now);
         let cores = self.inboxes.len();
         let first = self.next_inbox.get();
         for offset in 0..cores {
@@ -190,12 +205,15 @@ impl Core {
     /// Runs what is ready until `until` at most, and returns early when `news` says so. True if anything ran.
     pub fn work(&self, now: Nanos, until: Nanos, clock: &dyn Fn() -> Nanos, news: &dyn Fn() -> bool) -> bool {
         let _entered = self.host.enter();
+        let _streams = current::enter(&self.streams);
         self.host.set_now(now);
+        let mut now = now;
         let mut ran = 0_u32;
-        while self.host.run_one() {
+        // One of each in turn: neither entities nor streams wait for all of the others.
+        while self.host.run_one() | self.streams.run_one(now) {
             ran += 1;
             if ran.is_multiple_of(CHECKPOINT) {
-                let now = clock();
+                now = clock();
                 self.host.set_now(now);
                 if now >= until || news() {
                     break;
@@ -208,8 +226,12 @@ impl Core {
     /// Fires what is due.
     pub fn advance(&self, now: Nanos) {
         let _entered = self.host.enter();
+        let _streams = current::enter(&self.streams);
         self.host.set_now(now);
         self.host.advance();
+        if self.streams.next_deadline() <= now {
+            self.streams.take_events(now);
+        }
         if self.routes.forgive(now) {
             self.routes.wake_route_waiters();
         }
@@ -235,7 +257,7 @@ impl Core {
     /// When [`Core::advance`] must be called next.
     pub fn next_deadline(&self) -> Nanos {
         let deadline = self.host.next_deadline().min(self.routes.next_forgiveness());
-        deadline.min(self.next_greeting_check.get())
+        deadline.min(self.next_greeting_check.get()).min(self.streams.next_deadline())
     }
 
     /// Whether anything is runnable or in an inbox.
@@ -244,6 +266,7 @@ impl Core {
         self.host.has_work()
             || self.inboxes.iter().flatten().any(|inbox| inbox.borrow().has_next())
             || !self.foreign.is_empty()
+            || self.streams.has_work()
             || self.routes.has_overflow()
     }
 
@@ -394,8 +417,24 @@ impl Core {
     }
 }
 
+/// The streams of a core, woken as everything else of the core is.
+fn stream_host(core: CoreIndex, inboxes: Vec<Arc<HostInbox>>, doorbell: &Arc<Doorbell>) -> Rc<StreamHost> {
+    let own = inboxes.get(usize::from(core.0)).cloned().unwrap_or_default();
+    let doorbell = Arc::clone(doorbell);
+    own.set_bell(move || {
+        doorbell.ring_if_sleeping();
+    });
+    let streams = StreamHost::new(own);
+    if !inboxes.is_empty() {
+        streams.set_cores(core.0, inboxes);
+    }
+    streams.set_events_per_run(STREAM_EVENTS_PER_RUN);
+    streams
+}
+
 impl Drop for Core {
     fn drop(&mut self) {
+        self.streams.abort();
         self.foreign.close();
     }
 }

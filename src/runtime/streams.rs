@@ -159,14 +159,14 @@ impl StreamRuntime {
         let inboxes: Vec<Arc<HostInbox>> = (0..cores).map(|_| HostInbox::new()).collect();
         let clock = Clock::new();
         let mut runtime = StreamRuntime {
-            worker: Worker::new(Arc::clone(&inboxes[0]), clock.clone()),
+            worker: Worker::new(Arc::clone(&inboxes[0]), clock),
             threads: Vec::new(),
             inboxes: inboxes.clone(),
             stop: Arc::default(),
         };
         runtime.worker.host.set_cores(0, inboxes.clone());
         for core in 1..cores {
-            let (inboxes, clock, stop) = (inboxes.clone(), clock.clone(), Arc::clone(&runtime.stop));
+            let (inboxes, clock, stop) = (inboxes.clone(), clock, Arc::clone(&runtime.stop));
             let thread = std::thread::Builder::new().name(format!("stream-{core}"));
             runtime.threads.push(thread.spawn(move || {
                 let worker = Worker::new(Arc::clone(&inboxes[core]), clock);

@@ -26,6 +26,7 @@ pub mod materializer;
 pub mod module;
 pub mod operators;
 pub mod stage;
+pub mod testkit;
 pub mod traversal;
 
 pub use attributes::{Attribute, Attributes, MandatoryAttribute};

@@ -34,7 +34,8 @@ fn parts(names: &str) -> Vec<TraversalBuilder> {
 
 #[test]
 fn slots_follow_the_order_of_adding_whatever_the_order_of_wiring() {
-    let table: &[(&str, &[(usize, usize)], &[&str])] = &[
+    type Row = (&'static str, &'static [(usize, usize)], &'static [&'static str]);
+    let table: &[Row] = &[
         ("S K", &[(0, 1)], &["S -> K"]),
         ("K S", &[(1, 0)], &["S -> K"]),
         ("S F1 K", &[(0, 1), (1, 2)], &["S -> F1", "F1 -> K"]),

@@ -1,6 +1,12 @@
-//! Streams: blueprints and their layout, the interpreter, the language and its operators. Needs no runtime.
+//! Streams: blueprints and their layout, the interpreter against the behaviour tables of the reference, the language and
+//! its operators. Needs no runtime.
 
+mod allocations;
 mod attributes;
+mod bench_chains;
+mod bench_graphs;
+mod bench_stages;
+mod bench_support;
 mod buffers;
 mod composite_builder;
 mod drive;
@@ -8,9 +14,15 @@ mod elementwise;
 mod first;
 mod groups;
 mod hand;
+mod junctions;
 mod linear_builder;
+mod long_chains;
 mod materialized_values;
+mod materializing;
+mod own_island;
+mod ports;
 mod random_graphs;
+mod running;
 mod sinks;
 mod sources;
 mod support;

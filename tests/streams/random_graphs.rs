@@ -11,6 +11,9 @@ use proptest::prelude::*;
 
 use super::support::{I1, I2, operator, prefix, text, trace};
 
+/// Choices for one graph.
+const TAPE_MAX: usize = if cfg!(miri) { 60 } else { 300 };
+
 /// Choices in the order in which they are asked for; when they are used up, the first of each.
 struct Choices<'c> {
     tape: std::slice::Iter<'c, u16>,
@@ -317,13 +320,13 @@ fn check(tape: &[u16]) {
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: if cfg!(miri) { 8 } else { 2_000 },
+        cases: if cfg!(miri) { 2 } else { 2_000 },
         failure_persistence: None,
         ..ProptestConfig::default()
     })]
 
     #[test]
-    fn parts_in_parts_are_wired_as_the_model_says(tape in proptest::collection::vec(any::<u16>(), 0..300)) {
+    fn parts_in_parts_are_wired_as_the_model_says(tape in proptest::collection::vec(any::<u16>(), 0..TAPE_MAX)) {
         check(&tape);
     }
 }

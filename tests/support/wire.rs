@@ -54,6 +54,7 @@ fn core(uid: PodUid, is_pod: bool, types: Vec<TypeHost>) -> Core {
         types,
         inspector: None,
         bootstrap: Vec::new(),
+        streams: Vec::new(),
     })
 }
 

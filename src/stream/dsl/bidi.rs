@@ -11,10 +11,12 @@ use crate::stream::stage::{BidiShape, GraphStage, StageModule};
 use crate::stream::traversal::TransformFunction;
 use crate::stream::traversal::builder::TraversalBuilder;
 
+type Types<I1, O1, I2, O2, Mat> = PhantomData<fn(I1, I2) -> (O1, O2, Mat)>;
+
 /// A blueprint with two inlets and two outlets: `I1 → O1` on the way down, `I2 → O2` on the way back.
 pub struct BidiFlow<I1, O1, I2, O2, Mat = ()> {
     pub(crate) builder: TraversalBuilder,
-    types: PhantomData<fn(I1, I2) -> (O1, O2, Mat)>,
+    types: Types<I1, O1, I2, O2, Mat>,
 }
 
 impl<I1, O1, I2, O2, Mat> Clone for BidiFlow<I1, O1, I2, O2, Mat> {

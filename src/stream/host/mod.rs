@@ -29,6 +29,8 @@ pub const ISLANDS_MAX: usize = 1 << 20;
 #[error("the core runs {ISLANDS_MAX} islands already; end some streams first")]
 pub struct TooManyIslands;
 
+type CoreOfShard = Box<dyn Fn(u32) -> u16>;
+
 struct Entry {
     generation: u32,
     /// Out while it runs.
@@ -54,7 +56,7 @@ pub struct StreamHost {
     events_per_run: Cell<u32>,
     aborted: Cell<bool>,
     phases: OnceCell<Rc<Phases<'static>>>,
-    core_of_shard: RefCell<Option<Box<dyn Fn(u32) -> u16>>>,
+    core_of_shard: RefCell<Option<CoreOfShard>>,
 }
 
 impl StreamHost {

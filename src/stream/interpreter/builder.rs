@@ -113,10 +113,6 @@ impl IslandBuilder {
         }
     }
 
-    pub fn island(&self) -> IslandId {
-        self.island
-    }
-
     pub fn inbox(&self) -> &Arc<IslandInbox> {
         &self.inbox
     }

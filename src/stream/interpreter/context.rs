@@ -55,6 +55,8 @@ pub struct Context {
     pub(crate) island: IslandId,
     pub(crate) chased_push: Event,
     pub(crate) chased_pull: Event,
+    /// A push and a pull that follow when the stages that have finished are stopped.
+    stashed: [Event; 2],
     /// The stage whose handler runs.
     pub(crate) current: u32,
     head: u32,
@@ -77,10 +79,10 @@ pub struct Context {
     pub(crate) inbox: Arc<IslandInbox>,
     /// Stages to call at the end of the run.
     pub(crate) run_end: Vec<u32>,
-    /// Stages to call in the next run.
-    pub(crate) again: Vec<u32>,
     /// The last panic of a handler: the stage, and what it fails with.
     panicked: Option<(u32, StreamError)>,
+    /// Stages to call in the next run, which follows without a wake-up.
+    pub(crate) looking: Vec<u32>,
     pub(crate) now: Nanos,
     _arena: Arena,
 }
@@ -105,6 +107,7 @@ impl Context {
             island: parts.island,
             chased_push: Event::NONE,
             chased_pull: Event::NONE,
+            stashed: [Event::NONE; 2],
             current: NO_STAGE,
             head: 0,
             tail: 0,
@@ -123,8 +126,8 @@ impl Context {
             timers: StageTimers::default(),
             inbox: parts.inbox,
             run_end: Vec::new(),
-            again: Vec::new(),
             panicked: None,
+            looking: Vec::new(),
             now: Nanos::ZERO,
             _arena: parts.arena,
         }
@@ -227,10 +230,7 @@ impl Context {
         let current = self.current;
         let Some(entry) = self.stages.get_mut(current as usize) else { return };
         if keep_going {
-            // One without ports has none to close; one that has closed its last is being stopped already.
-            if entry.open != 0 || entry.inlets + entry.outlets == 0 {
-                entry.open |= KEEP_GOING;
-            }
+            entry.open |= KEEP_GOING;
         } else {
             self.stop_keeping(current);
         }
@@ -278,18 +278,39 @@ impl Context {
         }
     }
 
-    /// The stage is stopped before the next event, so the events that would follow directly have to queue.
+    /// The stage is stopped before the next event: what would follow directly has to wait so long.
     fn finish_soon(&mut self, stage: u32) {
         self.finished.push(stage);
-        self.queue_chased();
+        self.stash_chased();
     }
 
+    fn stash_chased(&mut self) {
+        for (at, event) in [self.chased_push, self.chased_pull].into_iter().enumerate() {
+            if self.stashed[at].is_none() {
+                self.stashed[at] = event;
+            } else if let Some(connection) = event.connection {
+                self.enqueue(connection);
+            }
+        }
+        (self.chased_push, self.chased_pull) = (Event::NONE, Event::NONE);
+    }
+
+    /// What was stashed follows now, the push first.
+    fn next_stashed(&mut self) -> Option<Event> {
+        let next = self.stashed.iter_mut().find(|event| !event.is_none())?;
+        Some(std::mem::replace(next, Event::NONE))
+    }
+
+    /// Leaves to the queue what would follow directly.
     pub(crate) fn queue_chased(&mut self) {
-        for event in [&mut self.chased_push, &mut self.chased_pull] {
+        for at in 0..4 {
+            let event = match at {
+                0 | 1 => &mut self.stashed[at],
+                2 => &mut self.chased_push,
+                _ => &mut self.chased_pull,
+            };
             if let Some(connection) = std::mem::replace(event, Event::NONE).connection {
-                let capacity = self.queue.len();
-                self.queue[(self.tail as usize) & (capacity - 1)] = Some(connection);
-                self.tail = self.tail.wrapping_add(1);
+                self.enqueue(connection);
             }
         }
     }
@@ -393,9 +414,12 @@ impl Context {
             header.set(OUT_CLOSED);
             let cause = take_by_index(&mut self.causes, header.index).unwrap_or(Cancellation::NoMoreElementsNeeded);
             let (owner, outlet) = (header.out_owner.get(), usize::from(header.outlet.get()));
+            self.port_closed(owner);
             self.overrides.forget(connection);
             self.call(owner, |logic, context| logic.on_downstream_finish(context, outlet, cause));
-            self.port_closed(owner);
+            if !self.finished.is_empty() {
+                self.stash_chased();
+            }
         } else if state & CLOSED == OUT_CLOSED {
             let (owner, inlet) = (header.in_owner.get(), usize::from(header.inlet.get()));
             if state & PUSHING != 0 {
@@ -406,6 +430,7 @@ impl Context {
                 return;
             }
             header.set(IN_CLOSED);
+            self.port_closed(owner);
             self.end_of_reading(connection, owner, state & IN_FAILED != 0);
             if state & IN_FAILED != 0 {
                 let error = take_by_index(&mut self.failures, header.index)
@@ -414,7 +439,9 @@ impl Context {
             } else {
                 self.call(owner, |logic, context| logic.on_upstream_finish(context, inlet));
             }
-            self.port_closed(owner);
+            if !self.finished.is_empty() {
+                self.stash_chased();
+            }
         }
     }
 
@@ -425,10 +452,6 @@ impl Context {
         // SAFETY: the logic lives in the arena until it is taken out of the entry. No other reference to it exists:
         // handlers run one at a time, and nothing that a handler can call calls a stage.
         handler(unsafe { &mut *logic.as_ptr() }, self);
-    }
-
-    pub(crate) fn take_failure(&mut self, connection: ConnectionRef) -> Option<StreamError> {
-        take_by_index(&mut self.failures, Self::header(connection).index)
     }
 
     // ---- the loop ----
@@ -454,11 +477,16 @@ impl Context {
             if !self.finished.is_empty() {
                 self.stop_finished();
             }
-            if *left == 0 || self.head == self.tail {
+            if *left == 0 {
+                self.queue_chased();
+                return;
+            }
+            let stashed = self.next_stashed();
+            if stashed.is_none() && self.head == self.tail {
                 return;
             }
             *left -= 1;
-            let connection = self.dequeue();
+            let connection = stashed.and_then(|event| event.connection).unwrap_or_else(|| self.dequeue());
             let header = Self::header(connection);
             let state = header.state.get();
             let run = if state & CLOSED != 0 {
@@ -476,7 +504,11 @@ impl Context {
             if let Some(connection) = next.connection {
                 self.enqueue(connection);
             }
-            self.queue_chased();
+            if self.finished.is_empty() {
+                self.queue_chased();
+            } else {
+                self.stash_chased();
+            }
         }
     }
 
@@ -496,7 +528,10 @@ impl Context {
     }
 
     fn is_idle(&self) -> bool {
-        self.head == self.tail && self.finished.is_empty() && !self.has_deferred()
+        self.head == self.tail
+            && self.stashed.iter().all(Event::is_none)
+            && self.finished.is_empty()
+            && !self.has_deferred()
     }
 
     /// Whether events wait.
@@ -524,8 +559,17 @@ impl Context {
         if let Err(payload) = run {
             self.stage_panicked(StreamError::from_panic(payload));
         }
-        self.queue_chased();
         self.stop_finished();
+        self.queue_chased();
+    }
+
+    /// Uses ports in the name of a stage, from outside: what that does is queued.
+    pub(crate) fn act_as<R>(&mut self, stage: u32, action: impl FnOnce(&mut Context) -> R) -> R {
+        self.current = stage;
+        let result = action(self);
+        self.stop_finished();
+        self.queue_chased();
+        result
     }
 
     /// Stops the stages that have closed their last port.
@@ -534,7 +578,10 @@ impl Context {
         let mut at = 0;
         while let Some(stage) = self.finished.get(at).copied() {
             at += 1;
-            self.stop_stage(stage);
+            // It may have decided to go on without ports.
+            if self.stages[stage as usize].open == 0 {
+                self.stop_stage(stage);
+            }
         }
         self.finished.clear();
     }
@@ -556,7 +603,7 @@ impl Context {
         if dropped.is_err() {
             tracing::error!(stage = self.name_of(stage), "a stage panicked while it was dropped");
         }
-        self.queue_chased();
+        self.stash_chased();
     }
 
     /// Stops all stages, wherever the stream is.
@@ -570,6 +617,7 @@ impl Context {
             self.drop_element(connection);
         }
         (self.head, self.tail) = (0, 0);
+        self.stashed = [Event::NONE; 2];
         self.finished.clear();
         self.failures.clear();
         self.causes.clear();

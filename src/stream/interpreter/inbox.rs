@@ -142,26 +142,21 @@ impl Context {
         }
     }
 
-    /// Has `on_wake` of the current stage called in the next run of the island, which comes after the other islands had
-    /// their turn. For long work in slices.
-    pub fn call_again(&mut self) {
-        if self.again.last() != Some(&self.current) {
-            self.again.push(self.current);
-        }
+    /// Has `on_look` of the current stage called in the next run of the island, which follows soon even if nothing wakes
+    /// it. The core does not sleep before: for a stage that expects news within microseconds, and that bounds how often.
+    /// Not to be called again before `on_look` was.
+    #[doc(hidden)]
+    pub fn look_again(&mut self) {
+        self.looking.push(self.current);
     }
 
-    /// Calls those that asked for it in the run before.
-    pub(crate) fn run_again(&mut self) {
-        if self.again.is_empty() {
-            return;
+    /// Calls the stages that look again.
+    pub(crate) fn look(&mut self) {
+        let count = self.looking.len();
+        for at in 0..count {
+            self.call_guarded(self.looking[at], |logic, context| logic.on_look(context));
         }
-        let mut stages = std::mem::take(&mut self.again);
-        for stage in stages.drain(..) {
-            self.call_guarded(stage, |logic, context| logic.on_wake(context));
-        }
-        // Keeps what was allocated.
-        stages.append(&mut self.again);
-        self.again = stages;
+        self.looking.drain(..count);
     }
 
     pub(crate) fn end_run(&mut self) {

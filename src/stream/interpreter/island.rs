@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::context::{Context, IslandId};
-use super::inbox::{IslandInbox, IslandWake};
+use super::inbox::IslandWake;
 use crate::base::Nanos;
 
 /// Events of one run if nobody says otherwise: 16 × the default buffer of a boundary, as in the reference.
@@ -40,10 +40,6 @@ impl Island {
         self.context.island
     }
 
-    pub(crate) fn inbox(&self) -> &Arc<IslandInbox> {
-        &self.context.inbox
-    }
-
     /// Whom asynchronous callbacks wake.
     pub fn attach(&mut self, wake: Arc<dyn IslandWake>) {
         self.context.inbox.attach(wake);
@@ -68,8 +64,10 @@ impl Island {
     /// Runs callbacks, timers and events, `limit` events of the queue at most.
     pub fn run(&mut self, now: Nanos, limit: u32) -> RunState {
         self.context.now = now;
-        self.context.run_again();
         self.context.run_callbacks(limit);
+        if !self.context.looking.is_empty() {
+            self.context.look();
+        }
         if self.context.timers.next_deadline() <= now {
             self.context.fire_timers();
         }
@@ -91,7 +89,7 @@ impl Island {
             RunState::Suspended
         } else if self.context.running == 0 {
             RunState::Completed
-        } else if !self.context.again.is_empty() {
+        } else if !self.context.looking.is_empty() {
             RunState::Suspended
         } else {
             RunState::Waiting

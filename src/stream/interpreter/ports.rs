@@ -43,6 +43,11 @@ impl<T> Inlet<T> {
         self.slot.cast()
     }
 
+    /// A second handle of the same port, for the test kit.
+    pub(crate) fn duplicate(&self) -> Self {
+        Self::new(self.slot, self.island)
+    }
+
     #[inline(always)]
     fn header(&self, context: &Context) -> &Connection {
         if self.island != context.island {
@@ -201,6 +206,11 @@ impl<T> Outlet<T> {
         self.slot.cast()
     }
 
+    /// A second handle of the same port, for the test kit.
+    pub(crate) fn duplicate(&self) -> Self {
+        Self::new(self.slot, self.island)
+    }
+
     #[inline(always)]
     pub(crate) fn slot(&self) -> NonNull<Slot<T>> {
         self.slot
@@ -311,5 +321,10 @@ impl<T> Outlet<T> {
     #[must_use]
     pub fn is_closed(&self, context: &Context) -> bool {
         self.header(context).has(OUT_CLOSED)
+    }
+
+    /// Whether downstream had asked for an element before it cancelled: the bit stays when the outlet closes.
+    pub(crate) fn had_demand(&self, context: &Context) -> bool {
+        self.header(context).has(OUT_READY)
     }
 }

@@ -11,12 +11,6 @@ pub enum MaterializationError {
     /// The graph has ports that lead nowhere.
     #[error(transparent)]
     Incomplete(#[from] IncompleteGraph),
-    /// An inlet that no outlet leads to, or an outlet that leads to no inlet, in a traversal made by hand.
-    #[error("port `{port}` is connected to nothing: wire every port of the traversal")]
-    Unconnected {
-        /// `Operator.port`.
-        port: String,
-    },
     /// Two outlets lead to one inlet, in a traversal made by hand.
     #[error("inlet `{port}` is connected twice: each inlet has one outlet")]
     ConnectedTwice {

@@ -1,6 +1,6 @@
 //! The materializer: one pass over a traversal that creates everything that runs, and wires it.
 //!
-//! It decodes the commands, keeps the value stack and the attribute stack, and tracks islands ([`tracking`]). It does not
+//! It decodes the commands, keeps the value stack and the attribute stack, and tracks islands (`tracking.rs`). It does not
 //! know what an operator is: each island has a phase ([`PhaseIsland`]) that makes something of its operators and wires
 //! within the island. Only wires between islands are brought together here, as publishers.
 //!

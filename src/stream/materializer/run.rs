@@ -72,6 +72,9 @@ pub(super) fn run(
     if let Some(narrator) = &mut run.narrator {
         print_traversal(blueprint.traversal()).lines().for_each(|line| narrator.line(format_args!("{line}")));
     }
+    if !blueprint.is_built() {
+        check_wiring(blueprint.traversal())?;
+    }
     narrate!(run.narrator, "--- Start materialization");
     for step in blueprint.traversal().walk() {
         run.step(step)?;
@@ -176,7 +179,7 @@ impl Run<'_, '_> {
         for outlet in 0..placed.operator().outlets() {
             let global = i64::from(base) + i64::from(placed.relative_slot(outlet));
             let Ok(global) = u32::try_from(global) else {
-                return Err(MaterializationError::Unconnected { port: outlet_label(placed, outlet) });
+                return Err(IncompleteGraph { unconnected: vec![outlet_label(placed, outlet)] }.into());
             };
             let visited = global < self.tracking.current;
             let place = visited.then(|| self.tracking.find(global));
@@ -240,7 +243,8 @@ impl Run<'_, '_> {
         if self.tracking.nearest_forward().is_none() && self.resolved == inlets {
             return Ok(());
         }
-        Err(miswired(self.blueprint.traversal()))
+        check_wiring(self.blueprint.traversal())?;
+        Err(MaterializationError::Malformed { reason: "its wires changed while it was walked" })
     }
 
     fn start(&mut self) -> Result<(), MaterializationError> {
@@ -323,9 +327,9 @@ fn outlet_label(placed: &Placed<'_>, outlet: usize) -> String {
     format!("{}.{}", module.name(), module.outlet_name(outlet))
 }
 
-/// Names what is wrong with the wires of a traversal that was made by hand.
+/// Whether each outlet leads to an inlet that no other leads to, and each inlet has one. Names the ports otherwise.
 #[cold]
-fn miswired(traversal: &Traversal) -> MaterializationError {
+fn check_wiring(traversal: &Traversal) -> Result<(), MaterializationError> {
     let layout = Layout::of(traversal);
     let inlets = layout.modules.iter().map(|module| module.operator.inlets()).sum();
     let mut wired = vec![false; inlets];
@@ -333,10 +337,12 @@ fn miswired(traversal: &Traversal) -> MaterializationError {
     for module in &layout.modules {
         for (outlet, &slot) in module.outlets.iter().enumerate() {
             match usize::try_from(slot).ok().and_then(|slot| wired.get_mut(slot)) {
-                Some(taken) if *taken => {
-                    return MaterializationError::ConnectedTwice { port: layout.inlet_label(slot).unwrap_or_default() };
+                Some(true) => {
+                    return Err(MaterializationError::ConnectedTwice {
+                        port: layout.inlet_label(slot).unwrap_or_default(),
+                    });
                 }
-                Some(taken) => *taken = true,
+                Some(free) => *free = true,
                 None => {
                     let module = module.operator.module();
                     unconnected.push(format!("{}.{}", module.name(), module.outlet_name(outlet)));
@@ -346,5 +352,5 @@ fn miswired(traversal: &Traversal) -> MaterializationError {
     }
     let inlets = (0..wired.len()).filter(|&slot| !wired[slot]);
     unconnected.extend(inlets.filter_map(|slot| layout.inlet_label(slot as i64)));
-    IncompleteGraph { unconnected }.into()
+    if unconnected.is_empty() { Ok(()) } else { Err(IncompleteGraph { unconnected }.into()) }
 }

@@ -72,7 +72,7 @@ impl<T: 'static, G: FnMut() -> Step<T> + 'static> GeneratorLogic<T, G> {
                 }
             }
         }
-        context.call_again();
+        context.look_again();
     }
 }
 
@@ -82,7 +82,7 @@ impl<T: 'static, G: FnMut() -> Step<T> + 'static> Logic for GeneratorLogic<T, G>
         self.generate(context);
     }
 
-    fn on_wake(&mut self, context: &mut Context) {
+    fn on_look(&mut self, context: &mut Context) {
         if self.outlet.is_available(context) {
             self.generate(context);
         }

@@ -14,6 +14,8 @@ pub mod groups;
 pub mod maybe;
 pub mod resources;
 pub mod selection;
+pub mod fan_in;
+pub mod fan_out;
 pub mod sinks;
 pub mod sources;
 pub mod stateful;
@@ -27,3 +29,7 @@ pub use groups::GroupOps;
 pub use selection::SelectionOps;
 pub use stateful::StatefulOps;
 pub use watching::WatchingOps;
+pub use fan_in::{
+    Concat, FanInOps, Interleave, Merge, MergePreferred, MergeSorted, OrElse, Zip, ZipLatestWith, ZipWith,
+};
+pub use fan_out::{Balance, Broadcast, FanOutOps, Partition, PartitionOutOfBounds, Unzip, UnzipWith, WireTap};

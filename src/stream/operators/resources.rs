@@ -117,7 +117,7 @@ where
                 }
             }
         }
-        context.call_again();
+        context.look_again();
         Ok(())
     }
 }
@@ -142,7 +142,7 @@ where
         }
     }
 
-    fn on_wake(&mut self, context: &mut Context) {
+    fn on_look(&mut self, context: &mut Context) {
         if self.outlet.is_available(context) {
             self.on_pull(context, 0);
         }

@@ -171,10 +171,10 @@ impl<I: Iterator + 'static, G: Gatherer<In = I::Item>> Logic for WholeLogic<I, G
     fn pre_start(&mut self, context: &mut Context) {
         // It has no ports, so nothing else keeps it.
         context.set_keep_going(true);
-        context.call_again();
+        context.look_again();
     }
 
-    fn on_wake(&mut self, context: &mut Context) {
+    fn on_look(&mut self, context: &mut Context) {
         let Some((mut iterator, mut gatherer)) = self.work.take() else { return };
         let slice = match &self.supervision {
             _ if gatherer.takes_nothing() => Slice::Ended,
@@ -184,7 +184,7 @@ impl<I: Iterator + 'static, G: Gatherer<In = I::Item>> Logic for WholeLogic<I, G
         match slice {
             Slice::Spent | Slice::Gathered(Gathered::More) => {
                 self.work = Some((iterator, gatherer));
-                context.call_again();
+                context.look_again();
             }
             Slice::Ended => {
                 self.promise.finish(gatherer.finish());

@@ -80,6 +80,12 @@ pub trait Logic: 'static {
         let _ = context;
     }
 
+    /// A run after the one in which the stage called [`Context::look_again`].
+    #[doc(hidden)]
+    fn on_look(&mut self, context: &mut Context) {
+        let _ = context;
+    }
+
     /// After the last event, exactly once, however the stage ends. All ports are closed.
     fn post_stop(&mut self, context: &mut Context) {
         let _ = context;

@@ -44,6 +44,8 @@ pub struct Blueprint {
     size: GraphSize,
     /// One for each island in the order of entering, the outermost first; none where there is only that one.
     islands: Option<Arc<[GraphSize]>>,
+    /// Whether builders wired it, who wire each port once.
+    built: bool,
 }
 
 impl Blueprint {
@@ -54,7 +56,7 @@ impl Blueprint {
         has_islands: bool,
     ) -> Blueprint {
         let islands = has_islands.then(|| Layout::of(&traversal).islands.iter().map(|island| island.size).collect());
-        Blueprint { traversal, attributes, size, islands }
+        Blueprint { traversal, attributes, size, islands, built: true }
     }
 
     /// A blueprint of a traversal that was made by hand. What is wrong in it is found when it is materialized.
@@ -62,12 +64,17 @@ impl Blueprint {
         let sizes: Arc<[GraphSize]> = Layout::of(&traversal).islands.iter().map(|island| island.size).collect();
         let mut size = GraphSize::default();
         sizes.iter().for_each(|island| size += *island);
-        Blueprint { traversal, attributes: Attributes::none(), size, islands: Some(sizes) }
+        Blueprint { traversal, attributes: Attributes::none(), size, islands: Some(sizes), built: false }
     }
 
     /// The commands.
     pub fn traversal(&self) -> &Traversal {
         &self.traversal
+    }
+
+    /// Whether it comes from builders, who wire each port once.
+    pub(in crate::stream) fn is_built(&self) -> bool {
+        self.built
     }
 
     /// The attributes of the outermost level: they configure the outermost island too.

@@ -4,7 +4,11 @@ use std::fmt::Write;
 
 use super::{Placed, Step, Traversal, ValueUse, Walk};
 
-/// The commands, one a line; the first part of a pair is indented by one more ` | `.
+/// Margins are not wider than this: chains that keep values nest one level for each operator, and the text would grow
+/// with the square of their length.
+const INDENT_MAX: usize = 16;
+
+/// The commands, one a line; the first part of a pair is indented by one more ` | `, up to 16.
 ///
 /// `materialize M [slots]` has the relative slot of each outlet.
 pub fn print_traversal(traversal: &Traversal) -> String {
@@ -34,7 +38,7 @@ pub fn print_traversal(traversal: &Traversal) -> String {
 }
 
 fn print_step(text: &mut String, indent: usize, step: &Step<'_>) {
-    let margin = " | ".repeat(indent);
+    let margin = " | ".repeat(indent.min(INDENT_MAX));
     // Writing to a `String` does not fail.
     let _ = match step {
         Step::Materialize(placed) => {
