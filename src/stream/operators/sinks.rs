@@ -25,6 +25,8 @@ struct GatherLogic<G: Gatherer> {
     gatherer: G,
     supervision: Option<Supervision>,
     promise: Promise<G::Out>,
+    /// What `end` has to handle. Not an argument: the fast way must not need room on the stack.
+    gathered: Gathered<G::Out>,
 }
 
 impl<G: Gathering> GraphStage for GatherSink<G> {
@@ -48,7 +50,7 @@ impl<G: Gathering> GraphStage for GatherSink<G> {
 
     fn create((gathering, promise): Self::Seed, inlet: Inlet<G::In>, setup: &Setup<'_>) -> Self::Logic {
         let supervision = setup.attributes().get::<Supervision>().cloned();
-        GatherLogic { inlet, gatherer: gathering.create(), supervision, promise }
+        GatherLogic { inlet, gatherer: gathering.create(), supervision, promise, gathered: Gathered::More }
     }
 }
 
@@ -61,14 +63,17 @@ impl<G: Gatherer> GatherLogic<G> {
         let Some(supervision) = &self.supervision else { return };
         match self.gatherer.take_supervised(element, supervision) {
             Gathered::More => self.inlet.pull(context),
-            end => self.end(context, end),
+            end => {
+                self.gathered = end;
+                self.end(context);
+            }
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn end(&mut self, context: &mut Context, gathered: Gathered<G::Out>) {
-        match gathered {
+    fn end(&mut self, context: &mut Context) {
+        match std::mem::replace(&mut self.gathered, Gathered::More) {
             Gathered::More => self.inlet.try_pull(context),
             Gathered::Done(outcome) => {
                 self.promise.finish(outcome);
@@ -96,7 +101,10 @@ impl<G: Gatherer> Logic for GatherLogic<G> {
         let element = self.inlet.grab(context);
         match self.gatherer.take(element) {
             Gathered::More => self.inlet.pull(context),
-            end => self.end(context, end),
+            end => {
+                self.gathered = end;
+                self.end(context);
+            }
         }
     }
 

@@ -131,6 +131,7 @@ impl<R: Transform, F: Fn() -> R + Clone + Send + Sync + 'static> GraphStage for 
             transform: factory(),
             supervision: setup.attributes().get::<Supervision>().cloned(),
             upstream_ended: false,
+            given: Step::Skip,
         }
     }
 }
@@ -142,6 +143,8 @@ pub(crate) struct TransformLogic<R: Transform> {
     transform: R,
     supervision: Option<Supervision>,
     upstream_ended: bool,
+    /// What `give` has to handle. Not an argument: the fast way must not need room on the stack.
+    given: Step<R::Out>,
 }
 
 impl<R: Transform> TransformLogic<R> {
@@ -217,9 +220,15 @@ impl<R: Transform> TransformLogic<R> {
         context.complete_stage();
     }
 
-    #[inline(never)]
+    #[inline(always)]
     fn give(&mut self, context: &mut Context, step: Step<R::Out>) {
-        match step {
+        self.given = step;
+        self.give_it(context);
+    }
+
+    #[inline(never)]
+    fn give_it(&mut self, context: &mut Context) {
+        match std::mem::replace(&mut self.given, Step::Skip) {
             Step::Emit(element) => {
                 self.outlet.push(context, element);
                 if self.upstream_ended && !self.transform.has_more() {
