@@ -12,7 +12,7 @@ use super::connection::*;
 use super::context::Context;
 use super::ports::Inlet;
 use crate::stream::stage::Logic;
-use crate::stream::stage::elementwise::{Elementwise, ElementwiseStage, Step};
+use crate::stream::stage::elementwise::{Elementwise, ElementwiseStage};
 
 /// Goes on with what the handler left to do: the push first, so that an element runs through before the next is asked for.
 macro_rules! follow {
@@ -121,8 +121,9 @@ pub(crate) unsafe fn elementwise_event<E: Elementwise>(
     header.state.set((state & !(PUSHING | FULL)) | IN_READY);
     // SAFETY: the slot was full, and the bit is cleared.
     let element = unsafe { connection.cast::<Slot<E::In>>().as_ref().take() };
-    match stage.function.step(element) {
-        Step::Emit(element) => {
+    // The step does not live on while the next event runs: what has to be dropped after a call is no jump.
+    match stage.step(element) {
+        Some(element) => {
             let outlet = stage.outlet.slot();
             // SAFETY: ports live as long as their island.
             let out = unsafe { &outlet.as_ref().header };
@@ -140,7 +141,7 @@ pub(crate) unsafe fn elementwise_event<E: Elementwise>(
             // SAFETY: registered for this connection.
             return unsafe { (out.on_push.get())(outlet.cast(), context, budget - 1) };
         }
-        Step::Skip => {
+        None if stage.ended.is_none() => {
             let target = header.target.get();
             // SAFETY: targets are connections of the same island.
             let upstream = unsafe { target.as_ref() };
@@ -159,8 +160,8 @@ pub(crate) unsafe fn elementwise_event<E: Elementwise>(
             // SAFETY: registered for this connection.
             return unsafe { (upstream.on_pull.get())(target, context, budget - 1) };
         }
-        other => {
-            stage.end(context, other);
+        None => {
+            stage.end_now(context);
             follow!(context, budget)
         }
     }
