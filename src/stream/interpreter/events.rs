@@ -12,7 +12,7 @@ use super::connection::*;
 use super::context::Context;
 use super::ports::Inlet;
 use crate::stream::stage::Logic;
-use crate::stream::stage::elementwise::{Elementwise, ElementwiseStage};
+use crate::stream::stage::elementwise::{Elementwise, ElementwiseStage, Step};
 
 /// Goes on with what the handler left to do: the push first, so that an element runs through before the next is asked for.
 macro_rules! follow {
@@ -85,14 +85,6 @@ pub(crate) unsafe fn closed_event(connection: ConnectionRef, context: &mut Conte
     follow!(context, budget)
 }
 
-/// An element for a stage with a decider. Out of line: what catches panics needs room on the stack, and then the event
-/// behind it is called, not jumped to.
-#[cold]
-#[inline(never)]
-fn supervised_push<E: Elementwise>(stage: &mut ElementwiseStage<E>, context: &mut Context) {
-    stage.on_push(context, 0);
-}
-
 /// An element for a stage that handles it by a function: deliver, take, step and push in one go.
 ///
 /// # Safety
@@ -109,21 +101,15 @@ pub(crate) unsafe fn elementwise_event<E: Elementwise>(
         context.process_closed(connection);
         follow!(context, budget)
     }
-    context.current = header.in_owner.get();
-    // SAFETY: as in `push_event`.
-    let stage = unsafe { &mut *header.in_stage.get().cast::<ElementwiseStage<E>>() };
-    if stage.function.is_supervised() {
-        header.state.set((state & !PUSHING) | IN_READY);
-        supervised_push(stage, context);
-        follow!(context, budget)
-    }
     // Delivered and taken before the function runs: if it panics, the element is its own.
     header.state.set((state & !(PUSHING | FULL)) | IN_READY);
-    // SAFETY: the slot was full, and the bit is cleared.
-    let element = unsafe { connection.cast::<Slot<E::In>>().as_ref().take() };
-    // The step does not live on while the next event runs: what has to be dropped after a call is no jump.
-    match stage.step(element) {
-        Some(element) => {
+    context.current = header.in_owner.get();
+    // SAFETY: as in `push_event`; the slot was full, and the bit is cleared.
+    let (stage, element) = unsafe {
+        (&mut *header.in_stage.get().cast::<ElementwiseStage<E>>(), connection.cast::<Slot<E::In>>().as_ref().take())
+    };
+    match stage.function.step(element) {
+        Step::Emit(element) => {
             let outlet = stage.outlet.slot();
             // SAFETY: ports live as long as their island.
             let out = unsafe { &outlet.as_ref().header };
@@ -141,7 +127,7 @@ pub(crate) unsafe fn elementwise_event<E: Elementwise>(
             // SAFETY: registered for this connection.
             return unsafe { (out.on_push.get())(outlet.cast(), context, budget - 1) };
         }
-        None if stage.ended.is_none() => {
+        Step::Skip => {
             let target = header.target.get();
             // SAFETY: targets are connections of the same island.
             let upstream = unsafe { target.as_ref() };
@@ -160,8 +146,8 @@ pub(crate) unsafe fn elementwise_event<E: Elementwise>(
             // SAFETY: registered for this connection.
             return unsafe { (upstream.on_pull.get())(target, context, budget - 1) };
         }
-        None => {
-            stage.end_now(context);
+        other => {
+            stage.end(context, other);
             follow!(context, budget)
         }
     }

@@ -41,13 +41,6 @@ pub trait Elementwise: 'static {
     /// Forgets what it has gathered: what the directive `Restart` asks for.
     fn restart(&mut self) {}
 
-    /// Whether its failures are decided upon: then it goes the slow way, so that the fast one needs no room on the stack.
-    #[doc(hidden)]
-    #[inline(always)]
-    fn is_supervised(&self) -> bool {
-        false
-    }
-
     /// Whether it is done before the first element, so that the stage completes when it starts.
     fn takes_nothing(&self) -> bool {
         false
@@ -123,35 +116,12 @@ pub struct ElementwiseStage<E: Elementwise> {
     pub(crate) inlet: Inlet<E::In>,
     pub(crate) outlet: Outlet<E::Out>,
     pub(crate) function: E,
-    /// A step that ends the stage, on its way to `end_now`.
-    pub(crate) ended: Option<Step<E::Out>>,
 }
 
 impl<E: Elementwise> ElementwiseStage<E> {
-    /// What the function emits. Otherwise it skips, or ends the stage.
-    #[inline(always)]
-    pub(crate) fn step(&mut self, element: E::In) -> Option<E::Out> {
-        match self.function.step(element) {
-            Step::Emit(element) => Some(element),
-            Step::Skip => None,
-            end => {
-                self.ended = Some(end);
-                None
-            }
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    pub(crate) fn end_now(&mut self, context: &mut Context) {
-        if let Some(step) = self.ended.take() {
-            self.end(context, step);
-        }
-    }
-
     /// The stage of a function, which has these ports.
     pub fn new(ports: FlowPorts<E::In, E::Out>, function: E) -> Self {
-        ElementwiseStage { inlet: ports.inlet, outlet: ports.outlet, function, ended: None }
+        ElementwiseStage { inlet: ports.inlet, outlet: ports.outlet, function }
     }
 
     /// What is not the usual case of [`Step`].
@@ -224,10 +194,5 @@ impl<E: Elementwise> Elementwise for Supervised<E> {
 
     fn takes_nothing(&self) -> bool {
         self.function.takes_nothing()
-    }
-
-    #[inline(always)]
-    fn is_supervised(&self) -> bool {
-        self.supervision.is_some()
     }
 }
