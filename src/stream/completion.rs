@@ -29,7 +29,8 @@ pub struct Promise<T> {
 }
 
 impl<T> Promise<T> {
-    fn finish(&self, outcome: Result<T, StreamError>) {
+    /// The outcome, whatever it is.
+    pub fn finish(&self, outcome: Result<T, StreamError>) {
         let waker = {
             let mut state = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
             if state.done {

@@ -96,6 +96,37 @@ pub struct IllegalUse {
 #[error("the stream was stopped before it ended")]
 pub struct AbruptTermination;
 
+/// The stream has ended without the element that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the stream ended without an element")]
+pub struct NoSuchElement;
+
+/// More elements came than the stream may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the stream has more than {limit} elements, which is its limit")]
+pub struct StreamLimitReached {
+    /// The limit, in elements or in weight.
+    pub limit: u64,
+}
+
+/// A buffer with the strategy `Fail` was full.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a buffer of {capacity} elements overflowed: let it back-pressure or drop, or make it larger")]
+pub struct BufferOverflow {
+    /// What it can hold.
+    pub capacity: usize,
+}
+
+/// An operator was given something that it cannot work with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{operator}: {what}")]
+pub struct IllegalArgument {
+    /// The operator.
+    pub operator: &'static str,
+    /// What is wrong.
+    pub what: &'static str,
+}
+
 /// The stage that should have taken this has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the stage has ended; what was sent to it is dropped")]

@@ -8,7 +8,7 @@ use atoll::stream::operators::{
 use crate::running::{Running, all, collect, outcome};
 
 fn numbers(from: u32, to: u32) -> Source<u32> {
-    Source::from_iterator(move || from..to)
+    Source::from_iterator(move || from..to).seal()
 }
 
 fn failing() -> Source<u32> {

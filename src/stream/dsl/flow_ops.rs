@@ -32,6 +32,12 @@ impl<T: 'static> Chain<Identity<T>> {
 }
 
 impl<P: Fusable> Chain<P> {
+    /// The same with another tail that does nothing to the elements but knows more of them.
+    pub(crate) fn with_tail<Q: Fusable>(self, tail: Q) -> Chain<Q> {
+        debug_assert!(P::IS_IDENTITY && Q::IS_IDENTITY, "operators would be lost");
+        Chain { builder: self.builder, tail, names: self.names, tail_attributes: self.tail_attributes }
+    }
+
     pub(crate) fn fuse<N: Fusable<In = P::Out>>(self, name: &'static str, next: N) -> Chain<Then<P, N>> {
         let Chain { builder, tail, mut names, tail_attributes } = self;
         names.push(name);

@@ -6,7 +6,9 @@
 use std::marker::PhantomData;
 
 use crate::stream::attributes::Attributes;
+use crate::stream::operators::whole::Whole;
 use crate::stream::stage::elementwise::{Elementwise, ElementwiseStage, Step, Supervised, Then};
+use crate::stream::stage::gathering::{Gathering, Through};
 use crate::stream::stage::{FlowPorts, FlowShape, GraphStage, Setup};
 
 /// The blueprint of a function of one element at a time.
@@ -22,6 +24,14 @@ pub trait Fusable: Clone + Send + Sync + 'static {
 
     /// Makes the function.
     fn create(&self) -> Self::Function;
+
+    /// The whole stream as one stage, from where its elements come to this gathering, if the operators know where they
+    /// come from.
+    #[doc(hidden)]
+    fn whole<G: Gathering<In = Self::Out>>(&self, gathering: G) -> Option<Whole<G::Out>> {
+        let _ = gathering;
+        None
+    }
 }
 
 /// Gives what it takes: the empty tail.
@@ -68,6 +78,10 @@ impl<A: Fusable, B: Fusable<In = A::Out>> Fusable for Then<A, B> {
 
     fn create(&self) -> Self::Function {
         Then(self.0.create(), self.1.create())
+    }
+
+    fn whole<G: Gathering<In = B::Out>>(&self, gathering: G) -> Option<Whole<G::Out>> {
+        self.0.whole(Through { operator: self.1.clone(), gathering })
     }
 }
 

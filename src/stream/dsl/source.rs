@@ -35,6 +35,11 @@ impl<Out: 'static, Mat: 'static> Source<Out, Mat> {
 }
 
 impl<Out: 'static, Mat: 'static, P: Fusable<Out = Out>> Source<Out, Mat, P> {
+    /// `chain` has one outlet for elements of type `Out`, and a materialized value of type `Mat`.
+    pub(crate) fn from_chain_of(chain: Chain<P>) -> Source<Out, Mat, P> {
+        Source { chain, types: PhantomData }
+    }
+
     /// Closes the graph, with the materialized value of the source.
     pub fn to<M: 'static>(self, sink: Sink<Out, M>) -> RunnableGraph<Mat> {
         RunnableGraph::from_builder(append(self.chain.sealed(), sink.builder, Combine::Left))

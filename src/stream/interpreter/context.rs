@@ -82,6 +82,8 @@ pub struct Context {
     pub(crate) inbox: Arc<IslandInbox>,
     /// Stages to call at the end of the run.
     pub(crate) run_end: Vec<u32>,
+    /// The last panic of a handler: the stage, and what it fails with.
+    panicked: Option<(u32, StreamError)>,
     /// Stages to call in the next run, which follows without a wake-up.
     pub(crate) looking: Vec<u32>,
     pub(crate) now: Nanos,
@@ -127,6 +129,7 @@ impl Context {
             timers: StageTimers::default(),
             inbox: parts.inbox,
             run_end: Vec::new(),
+            panicked: None,
             looking: Vec::new(),
             now: Nanos::ZERO,
             _arena: parts.arena,
@@ -173,6 +176,12 @@ impl Context {
     /// Fails all outlets and cancels all inlets, at once: what is being emitted is dropped.
     pub fn fail_stage(&mut self, error: StreamError) {
         self.fail_stage_of(self.current, &error);
+    }
+
+    /// In `post_stop`: what the stage failed with, if one of its handlers panicked.
+    #[must_use]
+    pub fn panic_of_stage(&self) -> Option<&StreamError> {
+        self.panicked.as_ref().filter(|(stage, _)| *stage == self.current).map(|(_, error)| error)
     }
 
     /// Does what the attribute [`CancellationStrategy`] says about the cancellation of an outlet.
@@ -546,6 +555,7 @@ impl Context {
         let stage = self.current;
         self.log_failure(stage, &error);
         self.fail_stage_of(stage, &error);
+        self.panicked = Some((stage, error));
     }
 
     pub(crate) fn log_failure(&self, stage: u32, error: &StreamError) {

@@ -133,6 +133,10 @@ impl<T: 'static> Elementwise for Take<T> {
             }
         }
     }
+
+    fn takes_nothing(&self) -> bool {
+        self.left == 0
+    }
 }
 
 impl<T: 'static> Fusable for Take<T> {
@@ -172,7 +176,7 @@ pub trait ElementwiseOps: FlowOps {
         self.fuse("filter", Filter(predicate, PhantomData))
     }
 
-    /// Emits the first elements and completes with the last of them.
+    /// Emits the first elements and completes with the last of them; at once if there are to be none.
     fn take(self, elements: u64) -> Fused<Self, Take<Self::Out>> {
         self.fuse("take", Take { left: elements, element: PhantomData })
     }

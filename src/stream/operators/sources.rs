@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use super::whole::Iterating;
 use crate::stream::attributes::Attributes;
 use crate::stream::dsl::Source;
 use crate::stream::interpreter::{Context, Outlet};
@@ -62,8 +63,9 @@ where
     #[inline]
     fn on_pull(&mut self, context: &mut Context, _: usize) {
         if let Some(element) = self.next.take() {
-            self.next = self.iterator.next();
+            // First the push: if the iterator panics, the element before is delivered.
             self.outlet.push(context, element);
+            self.next = self.iterator.next();
         }
         // Completion comes together with the last element.
         if self.next.is_none() {
@@ -74,12 +76,17 @@ where
 
 impl<T: 'static> Source<T> {
     /// Emits what the iterators of a factory give; each run gets a new one. Completes with the last element.
-    pub fn from_iterator<I, F>(factory: F) -> Source<T>
+    ///
+    /// The type of the source remembers the iterator, so that the stream can run in one loop with what is fused behind it
+    /// (see [`super::closing`]). [`seal`](crate::stream::dsl::FlowOps::seal) makes it a plain `Source<T>`.
+    pub fn from_iterator<I, F>(factory: F) -> Source<T, (), Iterating<I, F>>
     where
         I: IntoIterator<Item = T> + 'static,
         I::IntoIter: 'static,
         F: Fn() -> I + Clone + Send + Sync + 'static,
     {
-        Source::from_stage(IteratorSource { factory, iterator: PhantomData })
+        let tail = Iterating::new(factory.clone());
+        let plain = Source::<T>::from_stage(IteratorSource { factory, iterator: PhantomData });
+        Source::from_chain_of(plain.chain.with_tail(tail))
     }
 }

@@ -41,6 +41,11 @@ pub trait Elementwise: 'static {
     /// Forgets what it has gathered: what the directive `Restart` asks for.
     fn restart(&mut self) {}
 
+    /// Whether it is done before the first element, so that the stage completes when it starts.
+    fn takes_nothing(&self) -> bool {
+        false
+    }
+
     /// Handles an element; a failure or a panic is what the decider says.
     fn step_supervised(&mut self, element: Self::In, supervision: &Supervision) -> Step<Self::Out> {
         let error = match catch_unwind(AssertUnwindSafe(|| self.step(element))) {
@@ -95,6 +100,10 @@ impl<A: Elementwise, B: Elementwise<In = A::Out>> Elementwise for Then<A, B> {
         self.1.restart();
     }
 
+    fn takes_nothing(&self) -> bool {
+        self.0.takes_nothing() || self.1.takes_nothing()
+    }
+
     fn step_supervised(&mut self, element: A::In, supervision: &Supervision) -> Step<B::Out> {
         let Then(first, second) = self;
         let step = first.step_supervised(element, supervision);
@@ -137,6 +146,12 @@ impl<E: Elementwise> ElementwiseStage<E> {
 
 /// The way of events when the fast one does not apply: the element comes together with the end of upstream.
 impl<E: Elementwise> Logic for ElementwiseStage<E> {
+    fn pre_start(&mut self, context: &mut Context) {
+        if self.function.takes_nothing() {
+            context.complete_stage();
+        }
+    }
+
     fn on_push(&mut self, context: &mut Context, _: usize) {
         let element = self.inlet.grab(context);
         let step = self.function.step(element);
@@ -175,5 +190,9 @@ impl<E: Elementwise> Elementwise for Supervised<E> {
             None => self.function.step(element),
             Some(supervision) => self.function.step_supervised(element, supervision),
         }
+    }
+
+    fn takes_nothing(&self) -> bool {
+        self.function.takes_nothing()
     }
 }

@@ -8,8 +8,10 @@ pub mod callback;
 pub(crate) mod dispatch;
 pub mod elementwise;
 pub mod erased;
+pub mod gathering;
 pub(crate) mod logging;
 pub mod shape;
+pub mod transform;
 
 use crate::stream::attributes::Attributes;
 use crate::stream::error::{Cancellation, StreamError};
