@@ -154,7 +154,7 @@ fn extrapolation_begins_with_the_element() {
     assert_eq!(hand.received(), [20, 21, 22]);
     hand.complete();
     assert_eq!(hand.end().as_deref(), Some("complete"));
-    let hand = Hand::hold(F::new().extrapolate_from(1, |n| std::iter::repeat(n)));
+    let hand = Hand::hold(F::new().extrapolate_from(1, std::iter::repeat));
     hand.request(2);
     assert_eq!(hand.received(), [1, 1]);
     hand.give(5).request(2);

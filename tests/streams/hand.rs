@@ -156,7 +156,9 @@ impl<A: Send + 'static, B: Send + 'static> Hand<A, B> {
     }
 
     pub fn give_all(&self, elements: impl IntoIterator<Item = A>) -> &Self {
-        elements.into_iter().for_each(|element| drop(self.give(element)));
+        for element in elements {
+            self.give(element);
+        }
         self
     }
 

@@ -1,4 +1,5 @@
 //! How tests run graphs: on a host of their own, with a clock that they move.
+#![allow(dead_code)]
 
 use std::rc::Rc;
 
