@@ -25,11 +25,11 @@ use support::*;
 static COUNTING: Counting = Counting;
 
 /// Asks of one round.
-const ROUND: usize = 100;
+const ROUND: usize = 25;
 /// Rounds before it counts: 10,000 asks.
 const WARM_UP: usize = 100;
 /// Rounds that count: 10,000 asks.
-const ROUNDS: usize = 100;
+const ROUNDS: usize = 400;
 /// Entities that are asked, in turn.
 const ENTITIES: usize = 100;
 

@@ -357,6 +357,15 @@ fn what_is_shown_reads_the_same_and_says_where_it_came_from() {
     assert_eq!(json["pod"]["pin"]["value"], true);
 }
 
+#[test]
+fn a_log_level_that_the_parser_cannot_take_is_an_error() {
+    for level in [" µ[", "µ", "info,µ[a=1]=debug", "日本", "é=trace"] {
+        let refused = resolve(&format!("[log]\nlevel = \"{level}\""), &[], &[]);
+        let error = refused.map(drop).unwrap_err().to_string();
+        assert!(error.contains("log.level"), "{level}: {error}");
+    }
+}
+
 mod any_text {
     use super::*;
     use proptest::prelude::*;

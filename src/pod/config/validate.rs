@@ -29,7 +29,13 @@ impl Config {
         self.capacity_problems(&mut problems);
         self.time_problems(&mut problems);
         self.control_problems(&mut problems);
-        if let Err(error) = tracing_subscriber::EnvFilter::try_new(&self.log.level) {
+        // The parser of the library panics at some characters that no target or level has.
+        if !self.log.level.is_ascii() {
+            problems.add(
+                "log.level",
+                "has letters that no level or target has; write a level such as \"info\" or \"debug\"".to_owned(),
+            );
+        } else if let Err(error) = tracing_subscriber::EnvFilter::try_new(&self.log.level) {
             problems
                 .add("log.level", format!("is not understood ({error}); write a level such as \"info\" or \"debug\""));
         }
