@@ -153,6 +153,19 @@ impl StreamRuntime {
     /// # Errors
     /// If the number is not 1 to [`CORES_MAX`], or a thread could not be started.
     pub fn with_cores(cores: usize) -> Result<StreamRuntime, StreamRuntimeError> {
+        StreamRuntime::with_cores_started_by(cores, |_| {})
+    }
+
+    /// As [`StreamRuntime::with_cores`]; each thread that is started first calls `on_start` with its core, for example
+    /// to pin itself. The calling thread is not started, so it is not called there.
+    ///
+    /// # Errors
+    /// As [`StreamRuntime::with_cores`].
+    pub fn with_cores_started_by(
+        cores: usize,
+        on_start: impl Fn(usize) + Send + Sync + 'static,
+    ) -> Result<StreamRuntime, StreamRuntimeError> {
+        let on_start = Arc::new(on_start);
         if cores == 0 || cores > CORES_MAX {
             return Err(StreamRuntimeError::Cores(cores));
         }
@@ -168,7 +181,9 @@ impl StreamRuntime {
         for core in 1..cores {
             let (inboxes, clock, stop) = (inboxes.clone(), clock, Arc::clone(&runtime.stop));
             let thread = std::thread::Builder::new().name(format!("stream-{core}"));
+            let on_start = Arc::clone(&on_start);
             runtime.threads.push(thread.spawn(move || {
+                on_start(core);
                 let worker = Worker::new(Arc::clone(&inboxes[core]), clock);
                 worker.host.set_cores(core as u16, inboxes);
                 while !stop.load(Ordering::Acquire) {

@@ -114,8 +114,12 @@ pub(super) fn measurements() -> Vec<Measurement> {
             name: "hop-elementwise",
             floor: "loop by hand",
             subject: Box::new(move |runtime| {
-                let short = timed(|| drop(black_box(run_to_end(runtime, &one))));
-                let long = timed(|| drop(black_box(run_to_end(runtime, &many))));
+                let short = timed(|| {
+                    black_box(run_to_end(runtime, &one));
+                });
+                let long = timed(|| {
+                    black_box(run_to_end(runtime, &many));
+                });
                 (long - short) / elements / 48.0
             }),
             floor_round: Some(Box::new(hand_loop_ns)),
@@ -124,8 +128,16 @@ pub(super) fn measurements() -> Vec<Measurement> {
         Measurement {
             name: "fused-10",
             floor: "std Iterator",
-            subject: Box::new(move |runtime| timed(|| drop(black_box(run_to_end(runtime, &fused)))) / elements),
-            floor_round: Some(Box::new(move || timed(|| drop(black_box(ten_in_an_iterator()))) / elements)),
+            subject: Box::new(move |runtime| {
+                timed(|| {
+                    black_box(run_to_end(runtime, &fused));
+                }) / elements
+            }),
+            floor_round: Some(Box::new(move || {
+                timed(|| {
+                    black_box(ten_in_an_iterator());
+                }) / elements
+            })),
             peers: Vec::new(),
         },
     ]

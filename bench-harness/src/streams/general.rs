@@ -83,8 +83,12 @@ pub(super) fn measurements() -> Vec<Measurement> {
         name: "hop-general",
         floor: "loop by hand",
         subject: Box::new(move |runtime| {
-            let short = timed(|| drop(black_box(run_to_end(runtime, &one))));
-            let long = timed(|| drop(black_box(run_to_end(runtime, &many))));
+            let short = timed(|| {
+                black_box(run_to_end(runtime, &one));
+            });
+            let long = timed(|| {
+                black_box(run_to_end(runtime, &many));
+            });
             (long - short) / ELEMENTS as f64 / 48.0
         }),
         floor_round: Some(Box::new(hand_loop_ns)),

@@ -4,7 +4,9 @@
 //! Rust run in the same rounds. `ns_per_element` is per operator and element for hops, per element for whole streams,
 //! per operator for `materialize-10`.
 
+mod boundary;
 mod chains;
+mod diamond;
 mod general;
 mod materialize;
 
@@ -71,6 +73,12 @@ pub(crate) fn run(common: &Common, only: &[String]) -> anyhow::Result<()> {
     let mut measurements = Vec::new();
     measurements.extend(chains::measurements());
     measurements.extend(general::measurements());
+    measurements.extend(diamond::measurements());
+    if common.pod_cpu == common.client_cpu {
+        eprintln!("the boundary needs two processors: choose them with --pod-cpu and --client-cpu");
+    } else {
+        measurements.extend(boundary::measurements(common.client_cpu)?);
+    }
     measurements.extend(materialize::measurements());
     measurements.retain(|row| only.is_empty() || only.iter().any(|name| name == row.name));
     anyhow::ensure!(!measurements.is_empty(), "no row has this name; without `--row` all are measured");

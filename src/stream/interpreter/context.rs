@@ -26,9 +26,12 @@ pub struct IslandId(pub(crate) u64);
 
 /// Flag beside the number of open ports: the stage lives on without ports.
 const KEEP_GOING: u32 = 1 << 31;
-/// Events that follow one another without going through the queue. Bounds the stack where the compiler makes calls of
-/// the jumps, and how long one event of the queue can keep the others waiting.
-pub(crate) const CHASE_MAX: u32 = 256;
+/// Events that follow one another without going through the queue, as the loop counts them: how long one event of the
+/// queue can keep the others waiting.
+pub(crate) const CHASE_MAX: u32 = 64;
+/// Element-wise stages that an element runs through by jumps, which the loop counts as one event. Bounds the stack where
+/// the compiler makes calls of the jumps.
+const JUMPS_MAX: u32 = 64;
 
 pub(crate) struct StageEntry {
     /// `None` after the stage was stopped and dropped.
@@ -500,9 +503,16 @@ impl Context {
             };
             // SAFETY: the function was registered for this connection by the builder (or by an override that knows it),
             // and the connection is alive.
-            let next = unsafe { run(connection, self, self.chase) };
-            if let Some(connection) = next.connection {
-                self.enqueue(connection);
+            let mut next = unsafe { run(connection, self, self.chase.min(JUMPS_MAX)) };
+            let mut chase = self.chase;
+            while let Some(connection) = next.connection {
+                if chase == 0 {
+                    self.enqueue(connection);
+                    break;
+                }
+                chase -= 1;
+                // SAFETY: as above; what an event returns is registered for its connection.
+                next = unsafe { (next.run)(connection, self, JUMPS_MAX) };
             }
             if self.finished.is_empty() {
                 self.queue_chased();
@@ -595,7 +605,15 @@ impl Context {
             tracing::error!(%error, stage = self.name_of(stage), "error in the end of a stage");
         }
         self.overrides.forget_stage(stage, &self.stages, &self.ports);
-        self.stages[stage as usize].logic = None;
+        let (first, inlets) = {
+            let entry = &mut self.stages[stage as usize];
+            entry.logic = None;
+            (entry.first_port as usize, usize::from(entry.inlets))
+        };
+        for at in first..first + inlets {
+            // What it did not take before upstream ended.
+            self.drop_element(self.ports[at]);
+        }
         self.running -= 1;
         // SAFETY: the logic was placed in the arena by the builder, is dropped once (the entry no longer names it), and
         // is not borrowed: `stop_stage` is called between handlers only.

@@ -183,6 +183,8 @@ impl Context {
             None => {
                 // SAFETY: the port belongs to this context (`is_closed` checked), so the connection is alive.
                 let saved = unsafe { connection.as_ref() }.on_pull.replace(emitting_event::<T>);
+                // A stage that is wired to itself may have pulled: the queue looks the function up again.
+                self.queue_chased();
                 self.overrides.entries.push(Override {
                     connection,
                     saved,
@@ -209,6 +211,12 @@ impl Context {
             }
             None => false,
         }
+    }
+
+    fn has_emissions<T: 'static>(&self, connection: ConnectionRef) -> bool {
+        let Some(at) = self.overrides.position(connection, false) else { return false };
+        let emitting = self.overrides.entries[at].what.downcast_ref::<Emitting<T>>();
+        emitting.is_some_and(|emitting| !emitting.queue.is_empty())
     }
 
     fn next_emission<T: 'static>(&mut self, connection: ConnectionRef) -> (Option<T>, Vec<Then>) {
@@ -323,6 +331,7 @@ impl Context {
         }
         // SAFETY: the port belongs to this context (`is_closed` checked), so the connection is alive.
         let saved = unsafe { connection.as_ref() }.on_push.replace(reading_event::<T>);
+        self.queue_chased();
         self.overrides.entries.push(Override {
             connection,
             saved,
@@ -414,28 +423,29 @@ unsafe fn emitting_event<T: 'static>(connection: ConnectionRef, context: &mut Co
     header.state.set(state ^ PULL_END);
     let stage = header.out_owner.get();
     context.current = stage;
-    let (element, thens) = context.next_emission::<T>(connection);
-    let pushed = element.is_some();
-    if let Some(element) = element {
-        Outlet::<T>::new(connection.cast(), context.island).push(context, element);
-    }
-    // No handler is running, so the functions can be called here. What they emit comes before a completion.
-    for then in thens {
-        context.call(stage, then);
-    }
-    let at = context.overrides.position(connection, false);
-    let is_empty = at.is_some_and(|at| {
-        let emitting = context.overrides.entries[at].what.downcast_ref::<Emitting<T>>();
-        emitting.is_none_or(|emitting| emitting.queue.is_empty())
-    });
-    if is_empty && let Some(entry) = context.overrides.remove(connection, false) {
-        if entry.completes {
-            context.complete_connection(connection);
-        } else if !pushed {
-            // Nothing was left to emit (an empty iterator): the pull is the stage's.
-            let outlet = usize::from(header.outlet.get());
-            context.call(stage, |logic, context| logic.on_pull(context, outlet));
+    // Until the pull is answered: an iterator may be empty, and a function may emit more.
+    let mut pushed = false;
+    while !pushed && context.has_emissions::<T>(connection) {
+        let (element, thens) = context.next_emission::<T>(connection);
+        pushed = element.is_some();
+        if let Some(element) = element {
+            Outlet::<T>::new(connection.cast(), context.island).push(context, element);
         }
+        // No handler is running, so the functions can be called here. What they emit comes before a completion.
+        for then in thens {
+            context.call(stage, then);
+        }
+    }
+    if context.has_emissions::<T>(connection) {
+        return Event::NONE;
+    }
+    let completes = context.overrides.remove(connection, false).is_some_and(|entry| entry.completes);
+    if completes {
+        context.complete_connection(connection);
+    } else if header.state.get() & (OUT_READY | CLOSED) == OUT_READY {
+        // Nothing was left to emit: the pull is the stage's.
+        let outlet = usize::from(header.outlet.get());
+        context.call(stage, |logic, context| logic.on_pull(context, outlet));
     }
     Event::NONE
 }

@@ -16,6 +16,7 @@ pub mod resources;
 pub mod selection;
 pub mod fan_in;
 pub mod fan_out;
+pub mod nested;
 pub mod sinks;
 pub mod sources;
 pub mod stateful;
@@ -33,3 +34,4 @@ pub use fan_in::{
     Concat, FanInOps, Interleave, Merge, MergePreferred, MergeSorted, OrElse, Zip, ZipLatestWith, ZipWith,
 };
 pub use fan_out::{Balance, Broadcast, FanOutOps, Partition, PartitionOutOfBounds, Unzip, UnzipWith, WireTap};
+pub use nested::{FlattenOps, NestedOps};

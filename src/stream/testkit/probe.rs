@@ -218,6 +218,11 @@ pub(super) struct Downstream<T> {
 }
 
 impl<T: fmt::Debug + 'static> Logic for Downstream<T> {
+    fn pre_start(&mut self, context: &mut Context) {
+        // What a stage has not taken is dropped when it stops.
+        context.set_keep_going(self.received.is_none());
+    }
+
     fn on_push(&mut self, context: &mut Context, _: usize) {
         let event = match &self.received {
             Some(received) => {
