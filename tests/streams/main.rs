@@ -21,6 +21,7 @@ mod composite_builder;
 mod drive;
 mod elementwise;
 mod first;
+mod futures;
 mod groups;
 mod hand;
 mod junctions;

@@ -23,6 +23,12 @@ pub mod stateful;
 pub mod watching;
 pub mod whole;
 
+pub(crate) mod flights;
+pub mod futures;
+pub(crate) mod made;
+pub mod map_async;
+pub mod queues;
+
 pub use accumulating::AccumulatingOps;
 pub use buffers::{BufferOps, OverflowStrategy};
 pub use elementwise::ElementwiseOps;
@@ -35,3 +41,8 @@ pub use fan_in::{
 };
 pub use fan_out::{Balance, Broadcast, FanOutOps, Partition, PartitionOutOfBounds, Unzip, UnzipWith, WireTap};
 pub use nested::{FlattenOps, NestedOps};
+
+pub use flights::PARALLELISM_MAX;
+pub use futures::AsyncAccumulatingOps;
+pub use map_async::MapAsyncOps;
+pub use queues::{BoundedQueue, Offered, SinkQueue};
