@@ -21,8 +21,8 @@ pub use chain::chain;
 use crate::stream::attributes::{Attribute, Attributes};
 use crate::stream::stage::erased::Seed;
 
-/// The stage that ends an island, and the one that begins another.
-type Ends = (Box<dyn Seed>, Box<dyn Seed>);
+/// The stage that ends an island (one inlet), and the stage that begins another one (one outlet).
+pub type Ends = (Box<dyn Seed>, Box<dyn Seed>);
 
 /// How to make boundaries for one type of elements.
 #[derive(Clone, Copy)]
@@ -32,7 +32,7 @@ pub struct BoundaryType {
     make: fn(usize) -> Ends,
 }
 
-fn make<T: Send + 'static>(capacity: usize) -> (Box<dyn Seed>, Box<dyn Seed>) {
+fn make<T: Send + 'static>(capacity: usize) -> Ends {
     let (producer, consumer) = ring::ring::<T>(capacity);
     (Box::new(stages::OutputSeed(producer)), Box::new(stages::InputSeed(consumer)))
 }
@@ -60,7 +60,7 @@ impl BoundaryType {
     /// outlet). At most so many elements are under way between them: a power of two, else the next one, up to
     /// [`ring::CAPACITY_MAX`]. An end that is dropped instead of grown ends the other one.
     #[must_use]
-    pub fn make(&self, capacity: usize) -> (Box<dyn Seed>, Box<dyn Seed>) {
+    pub fn make(&self, capacity: usize) -> Ends {
         (self.make)(capacity)
     }
 }

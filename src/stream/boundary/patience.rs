@@ -1,6 +1,6 @@
 //! How long a starved side of a boundary looks by itself before it has itself woken.
 //!
-//! Looking costs some tens of nanoseconds each time and sees news after a hundred; being woken costs the other side as
+//! Looking costs some nanoseconds each time and sees news after a hundred; being woken costs the other side as
 //! much as dozens of elements, and microseconds if the core sleeps. So a side that expects news soon looks; one that
 //! was disappointed looks less the next time.
 
@@ -9,12 +9,12 @@ use core::time::Duration;
 use crate::base::Nanos;
 
 /// Looks in a row, at most: with the cost of one, about the time of [`TIME_MAX`]. Bounds it where the clock stands still.
-const LOOKS_MAX: u32 = 512;
+const LOOKS_MAX: u32 = 4096;
 /// Looks in a row of a side whose news never came in time.
-const LOOKS_MIN: u32 = 8;
+const LOOKS_MIN: u32 = 64;
 /// After so many looks the consumer asks for elements one by one. A producer that gives 16 elements in this time stays
 /// with batches, which are cheaper for it.
-const LOOKS_BEFORE_IDLE: u32 = 8;
+const LOOKS_BEFORE_IDLE: u32 = 32;
 /// About what it takes to wake a core that sleeps: looking for longer costs more than it can save.
 const TIME_MAX: Duration = Duration::from_micros(50);
 

@@ -37,7 +37,7 @@ pub(super) struct BoundaryOutput<T> {
 impl<T: Send + 'static> BoundaryOutput<T> {
     fn new(inlet: Inlet<T>, mut producer: Producer<T>, setup: &Setup<'_>) -> Self {
         producer.attach(setup.waker());
-        let publish_at = PUBLISHED_AT.min(producer.capacity() as u64);
+        let publish_at = PUBLISHED_AT.min(producer.capacity() as u64 / 2).max(1);
         let patience = Patience::new();
         BoundaryOutput { inlet, producer, publish_at, patience, starved: false, at_run_end: false, looking: false }
     }

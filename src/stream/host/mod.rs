@@ -238,7 +238,10 @@ impl StreamHost {
             if !started {
                 island.start(now);
             }
-            island.run(now, self.events_per_run.get())
+            let events = self.events_per_run.get();
+            let state = island.run(now, events);
+            let is_alone = || self.ready.borrow().is_empty() && self.inbox.is_empty();
+            if state == RunState::Suspended { island.look_while(events, is_alone) } else { state }
         };
         if state == RunState::Completed {
             self.remove(index);

@@ -12,6 +12,10 @@ use crate::base::Nanos;
 /// Events of one run if nobody says otherwise: 16 × the default buffer of a boundary, as in the reference.
 pub const EVENTS_PER_RUN: u32 = 1024;
 
+/// Looks of a stage in one run of an island that is alone: some hundred nanoseconds, which is about what the way from one
+/// run to the next costs, so that half of the time is spent looking.
+const LOOKS_PER_RUN: u32 = 64;
+
 /// Fused stages and their connections.
 pub struct Island {
     context: Context,
@@ -74,6 +78,26 @@ impl Island {
         self.context.execute(limit);
         self.context.end_run();
         self.state()
+    }
+
+    /// Goes on looking (see [`Context::look_again`]) while that is all there is to do and the core has nothing else.
+    pub(crate) fn look_while(&mut self, limit: u32, is_alone: impl Fn() -> bool) -> RunState {
+        let mut left = limit;
+        for _ in 0..LOOKS_PER_RUN {
+            if left == 0 || !self.only_looks() || !is_alone() {
+                break;
+            }
+            self.context.look();
+            if self.context.is_suspended() {
+                left = self.context.execute(left);
+                self.context.end_run();
+            }
+        }
+        self.state()
+    }
+
+    fn only_looks(&self) -> bool {
+        !self.context.looking.is_empty() && !self.context.is_suspended() && self.context.inbox.is_empty()
     }
 
     /// Processes so many events of the queue at most, and nothing else: for tests of single steps.
