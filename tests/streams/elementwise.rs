@@ -3,13 +3,13 @@
 
 use std::sync::{Arc, Mutex};
 
+use atoll::stream::StreamError;
 use atoll::stream::attributes::{Attributes, Directive};
 use atoll::stream::completion::Completion;
 use atoll::stream::dsl::{FlowOps, RunnableGraph, Sink, Source};
 use atoll::stream::error::StreamLimitReached;
 use atoll::stream::operators::{ElementwiseOps, SelectionOps, StatefulOps};
 use atoll::stream::stage::elementwise::Step;
-use atoll::stream::StreamError;
 use atoll::stream::traversal::print_traversal;
 use proptest::prelude::*;
 
@@ -106,7 +106,8 @@ fn inspection_sees_what_passes() {
 #[test]
 fn a_whole_stream_leaves_the_core_to_others_and_can_be_stopped() {
     let host = core();
-    let mut long = Source::from_iterator(|| 0_u64..1_000_000_000_000).map(|n| n + 1).into_count().run_on(&host).unwrap();
+    let mut long =
+        Source::from_iterator(|| 0_u64..1_000_000_000_000).map(|n| n + 1).into_count().run_on(&host).unwrap();
     let mut short = Source::from_iterator(|| 0..3).into_seq().run_on(&host).unwrap();
     for _ in 0..6 {
         assert!(host.run_one(atoll::base::Nanos::ZERO));
@@ -119,7 +120,8 @@ fn a_whole_stream_leaves_the_core_to_others_and_can_be_stopped() {
 
 #[test]
 fn a_whole_stream_over_several_slices_and_times() {
-    let graph = Source::from_iterator(|| 0_u64..100_000).filter(|n| n % 2 == 0).map(|n| n + 1).into_fold(0, |a, b| a + b);
+    let graph =
+        Source::from_iterator(|| 0_u64..100_000).filter(|n| n % 2 == 0).map(|n| n + 1).into_fold(0, |a, b| a + b);
     for _ in 0..2 {
         assert_eq!(run(&graph).unwrap(), (0..100_000).filter(|n| n % 2 == 0).map(|n| n + 1).sum::<u64>());
     }
@@ -211,12 +213,7 @@ fn any_operator() -> impl Strategy<Value = Any> {
 }
 
 fn any_directive() -> impl Strategy<Value = Option<Directive>> {
-    prop_oneof![
-        Just(None),
-        Just(Some(Directive::Stop)),
-        Just(Some(Directive::Resume)),
-        Just(Some(Directive::Restart))
-    ]
+    prop_oneof![Just(None), Just(Some(Directive::Stop)), Just(Some(Directive::Resume)), Just(Some(Directive::Restart))]
 }
 
 proptest! {

@@ -11,7 +11,7 @@ use atoll::stream::operators::{ElementwiseOps, FanInOps, FlattenOps, NestedOps};
 use crate::running::{Running, all, collect, outcome};
 
 fn numbers(from: u32, to: u32) -> Source<u32> {
-    Source::from_iterator(move || from..to)
+    Source::from_iterator(move || from..to).seal()
 }
 
 fn failing(text: &'static str) -> Source<u32> {

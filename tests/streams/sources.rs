@@ -146,7 +146,11 @@ fn a_resource_is_closed_once() {
         (2, Resume, 9, "orrrrc", Ok(vec![1, 3])),
         (2, Restart, 3, "orrcorrcorc", Ok(vec![1, 1, 1])),
     ] {
-        assert_eq!(resource(fails_at, directive, take), (events.to_owned(), elements), "{fails_at} {directive:?} {take}");
+        assert_eq!(
+            resource(fails_at, directive, take),
+            (events.to_owned(), elements),
+            "{fails_at} {directive:?} {take}"
+        );
     }
 }
 

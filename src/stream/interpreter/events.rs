@@ -78,6 +78,14 @@ pub(crate) unsafe fn closed_event(connection: ConnectionRef, context: &mut Conte
     follow!(context)
 }
 
+/// An element for a stage with a decider. Out of line: what catches panics needs room on the stack, and then the event
+/// behind it is called, not jumped to.
+#[cold]
+#[inline(never)]
+fn supervised_push<E: Elementwise>(stage: &mut ElementwiseStage<E>, context: &mut Context) {
+    stage.on_push(context, 0);
+}
+
 /// An element for a stage that handles it by a function: deliver, take, step and push in one go.
 ///
 /// # Safety
@@ -94,13 +102,18 @@ pub(crate) unsafe fn elementwise_event<E: Elementwise>(
         context.process_closed(connection);
         follow!(context)
     }
+    context.current = header.in_owner.get();
+    // SAFETY: as in `push_event`.
+    let stage = unsafe { &mut *header.in_stage.get().cast::<ElementwiseStage<E>>() };
+    if stage.function.is_supervised() {
+        header.state.set((state & !PUSHING) | IN_READY);
+        supervised_push(stage, context);
+        follow!(context, budget)
+    }
     // Delivered and taken before the function runs: if it panics, the element is its own.
     header.state.set((state & !(PUSHING | FULL)) | IN_READY);
-    context.current = header.in_owner.get();
-    // SAFETY: as in `push_event`; the slot was full, and the bit is cleared.
-    let (stage, element) = unsafe {
-        (&mut *header.in_stage.get().cast::<ElementwiseStage<E>>(), connection.cast::<Slot<E::In>>().as_ref().take())
-    };
+    // SAFETY: the slot was full, and the bit is cleared.
+    let element = unsafe { connection.cast::<Slot<E::In>>().as_ref().take() };
     match stage.function.step(element) {
         Step::Emit(element) => {
             let outlet = stage.outlet.slot();

@@ -312,7 +312,7 @@ where
 
     fn on_push(&mut self, context: &mut Context, _: usize) {
         let element = self.inlet.grab(context);
-        let mut expand = |function: &mut F| {
+        let expand = |function: &mut F| {
             let mut rest = function(element).into_iter();
             let next = rest.next();
             (rest, next)

@@ -7,6 +7,8 @@ pub mod accumulating;
 pub mod buffers;
 pub mod closing;
 pub mod elementwise;
+pub mod fan_in;
+pub mod fan_out;
 pub mod gatherers;
 pub mod gatherings;
 pub mod generators;
@@ -14,8 +16,6 @@ pub mod groups;
 pub mod maybe;
 pub mod resources;
 pub mod selection;
-pub mod fan_in;
-pub mod fan_out;
 pub mod nested;
 pub mod sinks;
 pub mod sources;
@@ -32,15 +32,15 @@ pub mod queues;
 pub use accumulating::AccumulatingOps;
 pub use buffers::{BufferOps, OverflowStrategy};
 pub use elementwise::ElementwiseOps;
-pub use groups::GroupOps;
-pub use selection::SelectionOps;
-pub use stateful::StatefulOps;
-pub use watching::WatchingOps;
 pub use fan_in::{
     Concat, FanInOps, Interleave, Merge, MergePreferred, MergeSorted, OrElse, Zip, ZipLatestWith, ZipWith,
 };
 pub use fan_out::{Balance, Broadcast, FanOutOps, Partition, PartitionOutOfBounds, Unzip, UnzipWith, WireTap};
+pub use groups::GroupOps;
 pub use nested::{FlattenOps, NestedOps};
+pub use selection::SelectionOps;
+pub use stateful::StatefulOps;
+pub use watching::WatchingOps;
 
 pub use flights::PARALLELISM_MAX;
 pub use futures::AsyncAccumulatingOps;

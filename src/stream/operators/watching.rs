@@ -261,10 +261,7 @@ pub trait WatchingOps: FlowOps {
     {
         watch(self, "on_error_complete", move || {
             let mut predicate = predicate.clone();
-            OnFailure(
-                move |error| if predicate(&error) { Ending::Complete } else { Ending::Fail(error) },
-                PhantomData,
-            )
+            OnFailure(move |error| if predicate(&error) { Ending::Complete } else { Ending::Fail(error) }, PhantomData)
         })
     }
 

@@ -41,6 +41,13 @@ pub trait Elementwise: 'static {
     /// Forgets what it has gathered: what the directive `Restart` asks for.
     fn restart(&mut self) {}
 
+    /// Whether its failures are decided upon: then it goes the slow way, so that the fast one needs no room on the stack.
+    #[doc(hidden)]
+    #[inline(always)]
+    fn is_supervised(&self) -> bool {
+        false
+    }
+
     /// Whether it is done before the first element, so that the stage completes when it starts.
     fn takes_nothing(&self) -> bool {
         false
@@ -194,5 +201,10 @@ impl<E: Elementwise> Elementwise for Supervised<E> {
 
     fn takes_nothing(&self) -> bool {
         self.function.takes_nothing()
+    }
+
+    #[inline(always)]
+    fn is_supervised(&self) -> bool {
+        self.supervision.is_some()
     }
 }

@@ -172,9 +172,34 @@ impl<R: Transform> TransformLogic<R> {
         }
     }
 
+    /// Apart from the fast way, which ends in a jump only if nothing before it took room on the stack.
+    #[cold]
+    #[inline(never)]
+    fn push_supervised(&mut self, context: &mut Context) {
+        let element = self.inlet.grab(context);
+        match self.step(|transform| transform.element(element)) {
+            Step::Skip => self.go_on_supervised(context),
+            step => self.give(context, step),
+        }
+    }
+
     /// Downstream asks and nothing is on its way.
     #[inline]
     fn go_on(&mut self, context: &mut Context) {
+        if self.upstream_ended || self.supervision.is_some() {
+            return self.go_on_supervised(context);
+        }
+        match self.transform.left_over() {
+            Step::Skip => self.inlet.try_pull(context),
+            Step::Emit(element) => self.outlet.push(context, element),
+            step => self.give(context, step),
+        }
+    }
+
+    /// As `go_on`, in all its cases.
+    #[cold]
+    #[inline(never)]
+    fn go_on_supervised(&mut self, context: &mut Context) {
         match self.step(R::left_over) {
             Step::Skip if !self.upstream_ended => self.inlet.try_pull(context),
             Step::Skip => self.go_to_end(context),
@@ -192,7 +217,7 @@ impl<R: Transform> TransformLogic<R> {
         context.complete_stage();
     }
 
-    #[inline]
+    #[inline(never)]
     fn give(&mut self, context: &mut Context, step: Step<R::Out>) {
         match step {
             Step::Emit(element) => {
@@ -226,8 +251,11 @@ impl<R: Transform> Logic for TransformLogic<R> {
 
     #[inline]
     fn on_push(&mut self, context: &mut Context, _: usize) {
+        if self.supervision.is_some() {
+            return self.push_supervised(context);
+        }
         let element = self.inlet.grab(context);
-        match self.step(|transform| transform.element(element)) {
+        match self.transform.element(element) {
             Step::Emit(element) => self.outlet.push(context, element),
             Step::Skip => self.go_on(context),
             step => self.give(context, step),
