@@ -108,7 +108,7 @@ pub(crate) unsafe fn elementwise_event<E: Elementwise>(
     if stage.function.is_supervised() {
         header.state.set((state & !PUSHING) | IN_READY);
         supervised_push(stage, context);
-        follow!(context, budget)
+        follow!(context)
     }
     // Delivered and taken before the function runs: if it panics, the element is its own.
     header.state.set((state & !(PUSHING | FULL)) | IN_READY);
