@@ -28,6 +28,10 @@ pub mod futures;
 pub(crate) mod made;
 pub mod map_async;
 pub mod queues;
+pub mod rates;
+pub mod switches;
+pub mod timeouts;
+pub mod within;
 
 pub use accumulating::AccumulatingOps;
 pub use buffers::{BufferOps, OverflowStrategy};
@@ -46,3 +50,7 @@ pub use flights::PARALLELISM_MAX;
 pub use futures::AsyncAccumulatingOps;
 pub use map_async::MapAsyncOps;
 pub use queues::{BoundedQueue, Offered, SinkQueue};
+pub use rates::{DelayStrategy, Rate, RateExceeded, RateOps, ThrottleMode};
+pub use switches::{FlowMonitor, KillSwitches, MonitorState, SharedKillSwitch, TerminationOps, UniqueKillSwitch};
+pub use timeouts::{StreamTimeout, TimeoutOps};
+pub use within::{TickHandle, WithinOps};
