@@ -409,6 +409,7 @@ impl CoreThread {
         F: FnOnce(CoreContext) -> Result<E, Box<dyn std::error::Error + Send + Sync>>,
     {
         let core = self.context.core;
+        self.context.helpers.serve_this_core();
         let pump = match self.pump(engine) {
             Ok(pump) => pump,
             Err(failure) => {
