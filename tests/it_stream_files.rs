@@ -52,7 +52,8 @@ impl Place {
 
 fn everywhere(test: impl Fn(&Place, &Path)) {
     let directory = tempfile::tempdir().unwrap();
-    let places = [Place::Thread(StreamRuntime::single()), Place::Pod(Pod::builder().config(config(2)).start().unwrap())];
+    let places =
+        [Place::Thread(StreamRuntime::single()), Place::Pod(Pod::builder().config(config(2)).start().unwrap())];
     for (number, place) in places.iter().enumerate() {
         let directory = directory.path().join(number.to_string());
         std::fs::create_dir(&directory).unwrap();
@@ -80,7 +81,9 @@ fn joined() -> Sink<Vec<u8>, Completion<Vec<u8>>> {
 fn a_file_is_read_in_chunks() {
     everywhere(|place, directory| {
         let path = directory.join("read");
-        for (size, chunk, start) in [(0, 8, 0), (1, 8, 0), (8, 8, 0), (1000, 7, 0), (1000, 7, 990), (10, 8, 20), (300_000, 4096, 5)] {
+        for (size, chunk, start) in
+            [(0, 8, 0), (1, 8, 0), (8, 8, 0), (1000, 7, 0), (1000, 7, 990), (10, 8, 20), (300_000, 4096, 5)]
+        {
             let content = bytes(size);
             std::fs::write(&path, &content).unwrap();
             let source = FileSource::new(&path).chunk_bytes(chunk).start_position(start as u64).source();
@@ -97,7 +100,8 @@ fn a_file_is_written_as_it_is_told() {
     everywhere(|place, directory| {
         let path = directory.join("written");
         let write = |sink: FileSink, chunks: Vec<&'static str>| {
-            let source = Source::from_iterator(move || chunks.clone().into_iter().map(|chunk| chunk.as_bytes().to_vec()));
+            let source =
+                Source::from_iterator(move || chunks.clone().into_iter().map(|chunk| chunk.as_bytes().to_vec()));
             place.run(&source.to_right(sink.sink()))
         };
         let content = || std::fs::read_to_string(&path).unwrap();
@@ -192,7 +196,8 @@ fn a_file_that_is_read_slowly_waits_for_demand() {
 fn files_of_a_pod_that_stops_end_with_it() {
     let directory = tempfile::tempdir().unwrap();
     let pod = Pod::builder().config(config(1)).start().unwrap();
-    let endless = Source::from_iterator(|| std::iter::repeat(vec![7_u8; 100])).initial_delay(std::time::Duration::from_secs(3600));
+    let endless = Source::from_iterator(|| std::iter::repeat(vec![7_u8; 100]))
+        .initial_delay(std::time::Duration::from_secs(3600));
     let graph = endless.to_right(FileSink::new(directory.path().join("open")).sink());
     let outcome = pod.run_stream(CoreIndex(0), &graph).unwrap();
     pod.stop();

@@ -317,9 +317,7 @@ fn accumulating_by_futures() {
     assert_eq!(collect(numbers(5).fold_async(100, add)), [110]);
     assert_eq!(collect(numbers(0).fold_async(100, add)), [100]);
     assert_eq!(run(&numbers(5).to_right(Sink::fold_async(0, add))).unwrap(), 10);
-    let but_two = |sum: u32, n: u32| async move {
-        if n == 2 { Err(StreamError::text("two")) } else { Ok(sum + n) }
-    };
+    let but_two = |sum: u32, n: u32| async move { if n == 2 { Err(StreamError::text("two")) } else { Ok(sum + n) } };
     assert!(outcome(numbers(5).try_scan_async(0, but_two)).is_err());
     for (directive, scanned, folded) in
         [(Directive::Resume, vec![0, 0, 1, 4, 8], 8), (Directive::Restart, vec![0, 0, 1, 0, 3, 7], 7)]

@@ -34,6 +34,7 @@ mod own_island;
 mod ports;
 mod queues;
 mod random_graphs;
+mod restarts;
 mod running;
 mod sinks;
 mod sources;

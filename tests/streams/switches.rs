@@ -1,11 +1,9 @@
 //! Streams that are ended or watched from outside.
 
 use atoll::stream::StreamError;
-use atoll::stream::error::AbruptTermination;
 use atoll::stream::dsl::{BidiFlow, Flow, FlowOps, Sink, Source, keep};
-use atoll::stream::operators::{
-    ElementwiseOps, KillSwitches, MonitorState, SharedKillSwitch, TerminationOps,
-};
+use atoll::stream::error::AbruptTermination;
+use atoll::stream::operators::{ElementwiseOps, KillSwitches, MonitorState, SharedKillSwitch, TerminationOps};
 
 use crate::hand::Hand;
 use crate::running::{Running, all};

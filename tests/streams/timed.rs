@@ -120,9 +120,10 @@ fn ticks_without_demand_are_dropped_and_the_handle_ends_them() {
     assert_eq!(ticks.try_take().unwrap().unwrap().len(), 9);
     assert_eq!(running.host.islands(), 0);
     // Nobody asks for a while.
-    let hand = Hand::hold(
-        Flow::<u32, u32>::from_sink_and_source(atoll::stream::dsl::Sink::never(), Source::tick(ms(10), ms(10), 7)),
-    );
+    let hand = Hand::hold(Flow::<u32, u32>::from_sink_and_source(
+        atoll::stream::dsl::Sink::never(),
+        Source::tick(ms(10), ms(10), 7),
+    ));
     hand.pass(10).pass(10).pass(10).request(5);
     assert!(hand.received().is_empty());
     hand.pass(10).pass(10);

@@ -420,20 +420,23 @@ where
 {
     let prepare = move |_: &_| ((zero.clone(), function.clone(), outcome, emits_all), ());
     let shape = FlowShape::<S::Out, A>::new();
-    flow.via_stage(Made::new(name, shape, prepare, |(zero, function, outcome, emits_all), ports, setup| {
-        Accumulate::<S::Out, A, F, Fut> {
-            inlet: ports.inlet,
-            outlet: ports.outlet,
-            state: zero.clone(),
-            zero,
-            function,
-            flight: Flight::new(setup.waker()),
-            outcome,
-            supervision: setup.attributes().get::<Supervision>().cloned(),
-            emits_all,
-            is_new: emits_all,
-            element: PhantomData,
-        }
+    flow.via_stage(Made::new(name, shape, prepare, |(zero, function, outcome, emits_all), ports, setup| Accumulate::<
+        S::Out,
+        A,
+        F,
+        Fut,
+    > {
+        inlet: ports.inlet,
+        outlet: ports.outlet,
+        state: zero.clone(),
+        zero,
+        function,
+        flight: Flight::new(setup.waker()),
+        outcome,
+        supervision: setup.attributes().get::<Supervision>().cloned(),
+        emits_all,
+        is_new: emits_all,
+        element: PhantomData,
     }))
 }
 

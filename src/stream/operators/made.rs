@@ -69,10 +69,7 @@ pub(crate) enum Judged<R> {
 }
 
 /// Calls a user function. A failure or a panic is what the decider says; without one a panic goes on.
-pub(crate) fn judge<R>(
-    supervision: Option<&Supervision>,
-    call: impl FnOnce() -> Result<R, StreamError>,
-) -> Judged<R> {
+pub(crate) fn judge<R>(supervision: Option<&Supervision>, call: impl FnOnce() -> Result<R, StreamError>) -> Judged<R> {
     let Some(supervision) = supervision else {
         return match call() {
             Ok(value) => Judged::Value(value),

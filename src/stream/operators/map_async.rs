@@ -11,7 +11,6 @@ use std::future::Future;
 use std::hash::Hash;
 use std::task::Poll;
 
-
 use super::flights::{Flights, PARALLELISM_MAX};
 use super::made::{Judged, Made, judge};
 use crate::stream::attributes::Supervision;
@@ -405,8 +404,7 @@ where
     };
     flow.via_stage(Made::new(name, FlowShape::<S::Out, U>::new(), prepare, |plan, ports, setup| {
         let Plan { parallelism, function, key, outcome, is_ordered } = plan;
-        let lanes =
-            ByKey { key, busy: HashSet::new(), keys: Vec::new(), entering: None, waiting: VecDeque::new() };
+        let lanes = ByKey { key, busy: HashSet::new(), keys: Vec::new(), entering: None, waiting: VecDeque::new() };
         Plan::<F, (), Fut, U> { parallelism, function, key: (), outcome, is_ordered }.logic(ports, setup, lanes)
     }))
 }

@@ -249,10 +249,15 @@ impl<T: Send + 'static> Source<T, BoundedQueue<T>> {
             });
             ((Arc::clone(&shared), buffer == 0), BoundedQueue { shared })
         };
-        Source::from_stage(Made::new("queue", SourceShape::<T>::new(), prepare, |(shared, is_refused), outlet, setup| {
-            *shared.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(setup.waker());
-            QueueSource { outlet, shared, is_refused }
-        }))
+        Source::from_stage(Made::new(
+            "queue",
+            SourceShape::<T>::new(),
+            prepare,
+            |(shared, is_refused), outlet, setup| {
+                *shared.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(setup.waker());
+                QueueSource { outlet, shared, is_refused }
+            },
+        ))
     }
 }
 
@@ -400,10 +405,15 @@ impl<T: Send + 'static> Sink<T, SinkQueue<T>> {
             let (producer, consumer) = ring(attributes.mandatory::<InputBuffer>().max());
             (producer, SinkQueue::new(consumer))
         };
-        Sink::from_stage(Made::new("queue", SinkShape::<T>::new(), prepare, |mut producer: Producer<T>, inlet, setup| {
-            producer.attach(setup.waker());
-            QueueSink { inlet, producer, is_waiting: false }
-        }))
+        Sink::from_stage(Made::new(
+            "queue",
+            SinkShape::<T>::new(),
+            prepare,
+            |mut producer: Producer<T>, inlet, setup| {
+                producer.attach(setup.waker());
+                QueueSink { inlet, producer, is_waiting: false }
+            },
+        ))
     }
 }
 

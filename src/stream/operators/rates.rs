@@ -185,10 +185,8 @@ struct Delay<T, D> {
 impl<T: 'static, D: FnMut(&T) -> Duration + 'static> Delay<T, D> {
     /// Asks for an element if it would have a place, or something else happens when it has none.
     fn ask(&mut self, context: &mut Context) {
-        let waits = matches!(
-            self.strategy,
-            DelayStrategy::Overflow(OverflowStrategy::Backpressure) | DelayStrategy::EmitEarly
-        );
+        let waits =
+            matches!(self.strategy, DelayStrategy::Overflow(OverflowStrategy::Backpressure) | DelayStrategy::EmitEarly);
         // Early emission needs demand for what comes first.
         let early = self.strategy == DelayStrategy::EmitEarly && self.outlet.is_available(context);
         if self.held.len() < self.capacity || !waits || early {

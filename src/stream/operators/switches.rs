@@ -184,22 +184,32 @@ impl KillSwitches {
     #[must_use]
     pub fn single<T: 'static>() -> Flow<T, T, UniqueKillSwitch> {
         let shape = FlowShape::<T, T>::new();
-        Flow::from_stage(Made::new("kill_switch", shape, |_| unique(), |switch: Switch, ports, setup| KillFlow {
-            inlet: ports.inlet,
-            outlet: ports.outlet,
-            registered: switch.register(setup.waker()),
-        }))
+        Flow::from_stage(Made::new(
+            "kill_switch",
+            shape,
+            |_| unique(),
+            |switch: Switch, ports, setup| KillFlow {
+                inlet: ports.inlet,
+                outlet: ports.outlet,
+                registered: switch.register(setup.waker()),
+            },
+        ))
     }
 
     /// A pair of flows that pass elements on until their materialized switch is used, which ends both.
     #[must_use]
     pub fn single_bidi<A: 'static, B: 'static>() -> BidiFlow<A, A, B, B, UniqueKillSwitch> {
         let shape = BidiShape::<A, A, B, B>::new();
-        BidiFlow::from_stage(Made::new("kill_switch", shape, |_| unique(), |switch: Switch, ports, setup| Both {
-            ports,
-            registered: Some(switch.register(setup.waker())),
-            is_coupled: false,
-        }))
+        BidiFlow::from_stage(Made::new(
+            "kill_switch",
+            shape,
+            |_| unique(),
+            |switch: Switch, ports, setup| Both {
+                ports,
+                registered: Some(switch.register(setup.waker())),
+                is_coupled: false,
+            },
+        ))
     }
 }
 
@@ -407,9 +417,12 @@ pub trait TerminationOps: FlowOps {
         combine: impl Fn(Self::Mat, Completion<()>) -> M + Send + Sync + 'static,
     ) -> Self::With<Self::Out, M, Identity<Self::Out>> {
         let shape = FlowShape::<Self::Out, Self::Out>::new();
-        let stage = Made::new("watch_termination", shape, |_| completion(), |promise: Promise<()>, ports, _| {
-            WatchTermination { inlet: ports.inlet, outlet: ports.outlet, promise }
-        });
+        let stage = Made::new(
+            "watch_termination",
+            shape,
+            |_| completion(),
+            |promise: Promise<()>, ports, _| WatchTermination { inlet: ports.inlet, outlet: ports.outlet, promise },
+        );
         self.via_stage_mat(stage, combine)
     }
 
@@ -486,11 +499,12 @@ impl<In: 'static, Out: 'static, R: 'static> Flow<In, Out, R> {
         let (graph, inlet) = GraphBuilder::with(sink);
         let (mut graph, outlet) = graph.add_mat(source, combine);
         let shape = BidiShape::<In, In, Out, Out>::new();
-        let coupling = graph.add_stage(Made::new("coupled", shape, |_| ((), ()), |(), ports, _| Both {
-            ports,
-            registered: None,
-            is_coupled: true,
-        }));
+        let coupling = graph.add_stage(Made::new(
+            "coupled",
+            shape,
+            |_| ((), ()),
+            |(), ports, _| Both { ports, registered: None, is_coupled: true },
+        ));
         graph.connect(coupling.outlet_down, inlet);
         graph.connect(outlet, coupling.inlet_back);
         graph.flow(coupling.inlet_down, coupling.outlet_back).expect(WIRED_HERE)

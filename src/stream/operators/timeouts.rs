@@ -40,7 +40,11 @@ impl StreamTimeout {
 /// How often a stream is looked at whose timeout moves: seldom enough to cost nothing, often enough to be right by an
 /// eighth.
 fn look_interval(timeout: Duration) -> Duration {
-    if timeout > LOOK_MAX { LOOK_MAX } else { (timeout / 8).max(LOOK_MIN).min(timeout / 2).max(Duration::from_nanos(1)) }
+    if timeout > LOOK_MAX {
+        LOOK_MAX
+    } else {
+        (timeout / 8).max(LOOK_MIN).min(timeout / 2).max(Duration::from_nanos(1))
+    }
 }
 
 struct Timeout<T> {
@@ -165,24 +169,30 @@ impl<A: 'static, B: 'static> BidiFlow<A, A, B, B> {
     #[must_use]
     pub fn bidirectional_idle_timeout(timeout: Duration) -> Self {
         let shape = BidiShape::<A, A, B, B>::new();
-        BidiFlow::from_stage(Made::new("idle_timeout", shape, move |_| (timeout, ()), |timeout, ports, _| BidiIdle {
-            ports,
-            timeout,
-            deadline: Nanos::ZERO,
-        }))
+        BidiFlow::from_stage(Made::new(
+            "idle_timeout",
+            shape,
+            move |_| (timeout, ()),
+            |timeout, ports, _| BidiIdle { ports, timeout, deadline: Nanos::ZERO },
+        ))
     }
 }
 
 fn with_timeout<S: FlowOps>(flow: S, name: &'static str, kind: StreamTimeout) -> Plain<S, S::Out> {
     let shape = FlowShape::<S::Out, S::Out>::new();
-    flow.via_stage(Made::new(name, shape, move |_| (kind, ()), |kind, ports, _| Timeout {
-        inlet: ports.inlet,
-        outlet: ports.outlet,
-        kind,
-        deadline: Nanos::ZERO,
-        has_begun: false,
-        is_asked: false,
-    }))
+    flow.via_stage(Made::new(
+        name,
+        shape,
+        move |_| (kind, ()),
+        |kind, ports, _| Timeout {
+            inlet: ports.inlet,
+            outlet: ports.outlet,
+            kind,
+            deadline: Nanos::ZERO,
+            has_begun: false,
+            is_asked: false,
+        },
+    ))
 }
 
 /// Operators that fail a stream that is too slow, with [`StreamTimeout`]. Otherwise they pass elements on.
@@ -217,8 +227,14 @@ mod tests {
 
     #[test]
     fn streams_are_looked_at_eight_times_in_their_timeout_but_not_too_often_or_seldom() {
-        for (timeout_ms, look_ms) in [(100, 50), (150, 75), (400, 100), (800, 100), (1000, 125), (2000, 1000), (60_000, 1000)] {
-            assert_eq!(look_interval(Duration::from_millis(timeout_ms)), Duration::from_millis(look_ms), "{timeout_ms}");
+        for (timeout_ms, look_ms) in
+            [(100, 50), (150, 75), (400, 100), (800, 100), (1000, 125), (2000, 1000), (60_000, 1000)]
+        {
+            assert_eq!(
+                look_interval(Duration::from_millis(timeout_ms)),
+                Duration::from_millis(look_ms),
+                "{timeout_ms}"
+            );
         }
     }
 }

@@ -233,33 +233,34 @@ pub trait WithinOps: FlowOps {
     /// Passes elements on for so long and then completes.
     fn take_within(self, window: Duration) -> Plain<Self, Self::Out> {
         let shape = FlowShape::<Self::Out, Self::Out>::new();
-        self.via_stage(Made::new("take_within", shape, move |_| (window, ()), |window, ports, _| TakeWithin {
-            inlet: ports.inlet,
-            outlet: ports.outlet,
-            window,
-        }))
+        self.via_stage(Made::new(
+            "take_within",
+            shape,
+            move |_| (window, ()),
+            |window, ports, _| TakeWithin { inlet: ports.inlet, outlet: ports.outlet, window },
+        ))
     }
 
     /// Drops what comes within this time, and passes on what comes later.
     fn drop_within(self, window: Duration) -> Plain<Self, Self::Out> {
         let shape = FlowShape::<Self::Out, Self::Out>::new();
-        self.via_stage(Made::new("drop_within", shape, move |_| (window, ()), |window, ports, _| DropWithin {
-            inlet: ports.inlet,
-            outlet: ports.outlet,
-            window,
-            until: Nanos::ZERO,
-        }))
+        self.via_stage(Made::new(
+            "drop_within",
+            shape,
+            move |_| (window, ()),
+            |window, ports, _| DropWithin { inlet: ports.inlet, outlet: ports.outlet, window, until: Nanos::ZERO },
+        ))
     }
 
     /// Asks for the first element after this time.
     fn initial_delay(self, delay: Duration) -> Plain<Self, Self::Out> {
         let shape = FlowShape::<Self::Out, Self::Out>::new();
-        self.via_stage(Made::new("initial_delay", shape, move |_| (delay, ()), |delay, ports, _| InitialDelay {
-            inlet: ports.inlet,
-            outlet: ports.outlet,
-            delay,
-            is_over: false,
-        }))
+        self.via_stage(Made::new(
+            "initial_delay",
+            shape,
+            move |_| (delay, ()),
+            |delay, ports, _| InitialDelay { inlet: ports.inlet, outlet: ports.outlet, delay, is_over: false },
+        ))
     }
 
     /// Gathers elements into vectors of `number` elements, or what came within the time.
@@ -285,8 +286,11 @@ pub trait WithinOps: FlowOps {
     {
         let prepare = move |_: &_| ((weight_max, number_max, window, weight.clone()), ());
         let shape = FlowShape::<Self::Out, Vec<Self::Out>>::new();
-        self.via_stage(Made::new("grouped_within", shape, prepare, |(weight_max, number_max, window, cost), ports, setup| {
-            GroupedWithin {
+        self.via_stage(Made::new(
+            "grouped_within",
+            shape,
+            prepare,
+            |(weight_max, number_max, window, cost), ports, setup| GroupedWithin {
                 inlet: ports.inlet,
                 outlet: ports.outlet,
                 cost,
@@ -298,8 +302,8 @@ pub trait WithinOps: FlowOps {
                 weight: 0,
                 next: None,
                 is_due: false,
-            }
-        }))
+            },
+        ))
     }
 }
 

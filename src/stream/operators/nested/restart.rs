@@ -375,10 +375,15 @@ where
 {
     let prepare = move |_: &_| ((settings.clone(), factory.clone(), only_failures, PhantomData::<fn() -> (M, P)>), ());
     let shape = SourceShape::<T>::new();
-    Source::from_stage(Made::new("restart", shape, prepare, |(settings, mut factory, only_failures, _), outlet, setup| {
-        let run: Run<(), T> = Box::new(move |_, places, waker| SubInlet::run(factory(), places, waker).map(Some));
-        RestartLogic::new((None, Some(outlet)), run, settings, only_failures, setup)
-    }))
+    Source::from_stage(Made::new(
+        "restart",
+        shape,
+        prepare,
+        |(settings, mut factory, only_failures, _), outlet, setup| {
+            let run: Run<(), T> = Box::new(move |_, places, waker| SubInlet::run(factory(), places, waker).map(Some));
+            RestartLogic::new((None, Some(outlet)), run, settings, only_failures, setup)
+        },
+    ))
 }
 
 impl RestartSource {
