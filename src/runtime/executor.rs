@@ -32,6 +32,11 @@ const IO_MEMORY_BYTES: usize = 64 << 10;
 /// The executor must spin for longer than the 1 µs timer with which the loop asks for a pass.
 const SPIN_BEFORE_PARK: Duration = Duration::from_micros(5);
 
+/// How long helper tasks (see [`Helpers`]) have to end after the loop has: 250 ms, enough to close a file. What takes longer
+/// is left behind.
+const HELPERS_END_LOOKS: u32 = 250;
+const HELPERS_END_LOOK: Duration = Duration::from_millis(1);
+
 /// Where the cores run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CorePlacement {
@@ -409,6 +414,7 @@ impl CoreThread {
         F: FnOnce(CoreContext) -> Result<E, Box<dyn std::error::Error + Send + Sync>>,
     {
         let core = self.context.core;
+        self.context.helpers.serve_this_core();
         let pump = match self.pump(engine) {
             Ok(pump) => pump,
             Err(failure) => {
@@ -422,6 +428,13 @@ impl CoreThread {
             && let Err(error) = pump.run().await
         {
             abort(core, &format!("its ring is unusable: {error}"));
+        }
+        // The engine is gone, and whoever worked for it has been woken.
+        for _ in 0..HELPERS_END_LOOKS {
+            if self.context.helpers.running() == 0 {
+                break;
+            }
+            glommio::timer::sleep(HELPERS_END_LOOK).await;
         }
     }
 

@@ -2,8 +2,13 @@
 //!
 //! A pass of the executor's own reactor costs the loop 7 µs, so the loop makes it often only while such a task runs.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+
+thread_local! {
+    static OF_THIS_CORE: RefCell<Option<Helpers>> = const { RefCell::new(None) };
+}
 
 /// Counts the helper tasks that run on a core's executor.
 #[derive(Clone, Debug, Default)]
@@ -17,6 +22,17 @@ impl Helpers {
     pub fn enter(&self) -> HelperGuard {
         self.running.fetch_add(1, Ordering::Relaxed);
         HelperGuard { helpers: self.clone() }
+    }
+
+    /// This thread is the core of these helpers, for as long as its executor runs.
+    pub(super) fn serve_this_core(&self) {
+        OF_THIS_CORE.set(Some(self.clone()));
+    }
+
+    /// The helpers of the core that this thread is; `None` if it has no executor.
+    #[must_use]
+    pub fn of_this_core() -> Option<Helpers> {
+        OF_THIS_CORE.try_with(|helpers| helpers.borrow().clone()).ok().flatten()
     }
 
     /// How many run.

@@ -13,6 +13,7 @@ pub mod clock;
 pub mod counters;
 pub mod engine_port;
 pub mod executor;
+pub mod files;
 mod greetings;
 pub mod helpers;
 mod links;

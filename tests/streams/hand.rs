@@ -1,9 +1,12 @@
 //! Both ends of a stream by hand: elements are given and asked for one at a time.
 
+use std::cell::Cell;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
+use std::time::Duration;
 
+use atoll::base::Nanos;
 use atoll::stream::dsl::{Flow, FlowOps, Fusable, Sink, Source, keep};
 use atoll::stream::error::Cancellation;
 use atoll::stream::host::StreamHost;
@@ -11,7 +14,7 @@ use atoll::stream::interpreter::{Context, Inlet, Outlet};
 use atoll::stream::stage::{GraphStage, Logic, Setup, SinkShape, SourceShape};
 use atoll::stream::{Attributes, StreamError};
 
-use crate::drive::{core, settle};
+use crate::drive::core;
 
 struct State<T> {
     /// Elements to give, or that came.
@@ -133,6 +136,7 @@ pub struct Hand<A, B> {
     pub host: Rc<StreamHost>,
     source: Shared<A>,
     sink: Shared<B>,
+    now: Cell<Nanos>,
 }
 
 impl<A: Send + 'static, B: Send + 'static> Hand<A, B> {
@@ -143,50 +147,63 @@ impl<A: Send + 'static, B: Send + 'static> Hand<A, B> {
             .to(Sink::from_stage(HandSink(Arc::clone(&sink))));
         let host = core();
         graph.run_on(&host).unwrap();
-        settle(&host);
-        Hand { host, source, sink }
+        let hand = Hand { host, source, sink, now: Cell::new(Nanos::ZERO) };
+        hand.settle();
+        hand
+    }
+
+    /// Runs what there is to do.
+    pub fn settle(&self) {
+        while self.host.take_events(self.now.get()) {
+            self.host.run_one(self.now.get());
+        }
+    }
+
+    /// Lets time pass, and runs what there is to do.
+    pub fn pass(&self, time_ms: u64) -> &Self {
+        self.now.set(self.now.get() + Duration::from_millis(time_ms));
+        self.settle();
+        self
     }
 
     /// Gives an element; it goes out when it is asked for.
     pub fn give(&self, element: A) -> &Self {
         self.source.lock().unwrap().elements.push(element);
         wake(&self.source);
-        settle(&self.host);
+        self.settle();
         self
     }
 
     pub fn give_all(&self, elements: impl IntoIterator<Item = A>) -> &Self {
-        for element in elements {
-            self.give(element);
-        }
+        elements.into_iter().for_each(|element| _ = self.give(element));
         self
     }
 
     pub fn complete(&self) -> &Self {
         self.source.lock().unwrap().close = true;
         wake(&self.source);
-        settle(&self.host);
+        self.settle();
         self
     }
 
     pub fn fail(&self, text: &str) -> &Self {
         self.source.lock().unwrap().fail = Some(StreamError::text(text));
         wake(&self.source);
-        settle(&self.host);
+        self.settle();
         self
     }
 
     pub fn request(&self, elements: u64) -> &Self {
         self.sink.lock().unwrap().demand += elements;
         wake(&self.sink);
-        settle(&self.host);
+        self.settle();
         self
     }
 
     pub fn cancel(&self) -> &Self {
         self.sink.lock().unwrap().close = true;
         wake(&self.sink);
-        settle(&self.host);
+        self.settle();
         self
     }
 

@@ -23,6 +23,16 @@ pub mod stateful;
 pub mod watching;
 pub mod whole;
 
+pub(crate) mod flights;
+pub mod futures;
+pub(crate) mod made;
+pub mod map_async;
+pub mod queues;
+pub mod rates;
+pub mod switches;
+pub mod timeouts;
+pub mod within;
+
 pub use accumulating::AccumulatingOps;
 pub use buffers::{BufferOps, OverflowStrategy};
 pub use elementwise::ElementwiseOps;
@@ -36,11 +46,20 @@ pub use selection::SelectionOps;
 pub use stateful::StatefulOps;
 pub use watching::WatchingOps;
 
+pub use flights::PARALLELISM_MAX;
+pub use futures::AsyncAccumulatingOps;
+pub use map_async::MapAsyncOps;
+pub use queues::{BoundedQueue, Offered, SinkQueue};
+pub use rates::{DelayStrategy, Rate, RateExceeded, RateOps, ThrottleMode};
+pub use switches::{FlowMonitor, KillSwitches, MonitorState, SharedKillSwitch, TerminationOps, UniqueKillSwitch};
+pub use timeouts::{StreamTimeout, TimeoutOps};
+pub use within::{TickHandle, WithinOps};
+
 /// Everything that a graph is written with.
 pub mod prelude {
     pub use super::{
-        AccumulatingOps, BufferOps, ElementwiseOps, FanInOps, FanOutOps, FlattenOps, GroupOps, NestedOps, SelectionOps,
-        StatefulOps, WatchingOps,
+        AccumulatingOps, AsyncAccumulatingOps, BufferOps, ElementwiseOps, FanInOps, FanOutOps, FlattenOps, GroupOps,
+        MapAsyncOps, NestedOps, RateOps, SelectionOps, StatefulOps, TerminationOps, TimeoutOps, WatchingOps, WithinOps,
     };
     pub use crate::stream::dsl::{BidiFlow, Flow, FlowOps, GraphBuilder, RunnableGraph, Sink, Source, keep};
 }
