@@ -154,6 +154,15 @@ fn a_throttle_spreads_elements_and_lets_bursts_pass() {
 }
 
 #[test]
+fn a_throttle_counts_the_time_since_the_last_token() {
+    let hand = Hand::hold(flow().throttle(Rate::new(10, ms(1000)).burst(1)));
+    hand.request(10).give(1).pass(50).give(2).pass(49);
+    assert_eq!(hand.received(), [1]);
+    hand.pass(1);
+    assert_eq!(hand.received(), [2]);
+}
+
+#[test]
 fn a_throttle_without_a_burst_of_its_own_allows_what_comes_in_100_ms() {
     for (cost, per, burst) in [(1, 1000, 1), (10, 1000, 1), (100, 1000, 10), (1000, 1000, 100)] {
         let hand = Hand::hold(flow().throttle(Rate::new(cost, ms(per))));

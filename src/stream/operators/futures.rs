@@ -23,6 +23,9 @@ use crate::stream::stage::{FlowShape, Logic, SourceShape};
 /// Result of a function that may fail.
 type Fallible<U> = Result<U, StreamError>;
 
+/// How what a future gives becomes the next state and an element.
+type Unfolded<Fut, S, T> = fn(<Fut as Future>::Output) -> Fallible<Option<(S, T)>>;
+
 /// What a polled source does next.
 enum Next<T> {
     Emit(T),
@@ -141,15 +144,12 @@ where
     }))
 }
 
-/// The next state and element, or the end.
-type Unfolded<S, T> = Fallible<Option<(S, T)>>;
-
 /// [`Source::unfold_async`].
 struct UnfoldAsync<T, S, F, Fut: Future> {
     state: Option<S>,
     function: F,
     flight: Flight<Fut>,
-    outcome: fn(Fut::Output) -> Unfolded<S, T>,
+    outcome: Unfolded<Fut, S, T>,
 }
 
 impl<T: 'static, S: 'static, F: FnMut(S) -> Fut + 'static, Fut: Future + 'static> PollSource
@@ -174,7 +174,7 @@ impl<T: 'static, S: 'static, F: FnMut(S) -> Fut + 'static, Fut: Future + 'static
     }
 }
 
-fn unfold_async<T, S, F, Fut>(state: S, function: F, outcome: fn(Fut::Output) -> Unfolded<S, T>) -> Source<T>
+fn unfold_async<T, S, F, Fut>(state: S, function: F, outcome: Unfolded<Fut, S, T>) -> Source<T>
 where
     T: 'static,
     S: Clone + Send + Sync + 'static,
