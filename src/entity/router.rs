@@ -70,7 +70,7 @@ pub trait Router {
         let _ = (host, key, hash);
     }
 
-    /// Everything has run that was ready at the last [`Host::queue_barrier`].
+    /// Everything has run that was ready at the last `Host::queue_barrier`.
     fn woken_have_run(&self, host: &Host) {
         let _ = host;
     }

@@ -2,8 +2,8 @@
 //! loopback with the same number of requests in flight.
 //!
 //! Requests are asks of their own, so each message is written and read on its own: at its start are its length and the
-//! place of its request, by which the server finds where it ends and the client whose answer it is ([`Frames`],
-//! [`Walker`]). Nothing else is interpreted. Without that ([`Shape::told_apart`]) it is a pump of bytes, which knows of a
+//! place of its request, by which the server finds where it ends and the client whose answer it is (`Frames`,
+//! `Walker`). Nothing else is interpreted. Without that (`Shape::told_apart`) it is a pump of bytes, which knows of a
 //! thousand messages only their sum; that figure is printed beside the floor (ADR 11).
 
 use std::io;
@@ -30,7 +30,7 @@ pub struct Shape {
     pub outstanding: u32,
     /// How long both sides spin before they sleep.
     pub spin: Spin,
-    /// Whether messages are told apart. Such as are shorter than [`HEADER_BYTES`] cannot be.
+    /// Whether messages are told apart. Such as are shorter than `HEADER_BYTES` cannot be.
     pub told_apart: bool,
 }
 

@@ -1,7 +1,7 @@
 //! What sources and flows have in common: a place to append operators to.
 //!
 //! The operators themselves are in extension traits beside their stages (see [`crate::stream::operators`]), all with
-//! methods on top of [`FlowOps::fuse`], [`FlowOps::via_stage`] and [`FlowOps::append`]; `prelude` brings them in.
+//! methods on top of [`FlowOps::fuse`] and [`FlowOps::via_stage`]; `prelude` brings them in.
 
 use super::fusing::{Fusable, FusedStage, Identity};
 use crate::stream::attributes::{AsyncBoundary, Attribute, Attributes, InputBuffer, Placement, Supervision};

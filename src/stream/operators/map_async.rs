@@ -418,7 +418,7 @@ pub trait MapAsyncOps: FlowOps {
     ///
     /// Emits when the oldest future is done. Back-pressures when `parallelism` elements are under way or wait for an older
     /// one. Completes when upstream has and everything is emitted. Fails with
-    /// [`IllegalArgument`](crate::stream::error::IllegalArgument) if `parallelism` is 0; more than [`PARALLELISM_MAX`] is
+    /// [`IllegalArgument`] if `parallelism` is 0; more than [`PARALLELISM_MAX`] is
     /// taken as that.
     ///
     /// ```

@@ -1,7 +1,7 @@
 //! Sinks: what gathers elements, what ignores them, and what is told of the end.
 //!
 //! All of them ask for elements as fast as they come, complete with upstream, and give a
-//! [`Completion`] that fails with the stream: with [`AbruptTermination`](crate::stream::error::AbruptTermination) if it
+//! [`Completion`] that fails with the stream: with [`AbruptTermination`] if it
 //! was stopped from outside. The same gatherings end a stream by a method of the source ([`super::closing`]), which runs
 //! in one loop where that is possible.
 
