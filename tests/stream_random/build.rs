@@ -4,9 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use atoll::stream::attributes::{Fuzzing, InputBuffer, Placement, TransparentPull};
 use atoll::stream::dsl::{Flow, FlowOps, GraphBuilder, RunnableGraph, Sink, Source};
-use atoll::stream::operators::{
-    Balance, Broadcast, ElementwiseOps, FanInOps, Merge, NestedOps, Partition, ZipWith,
-};
+use atoll::stream::operators::{Balance, Broadcast, ElementwiseOps, FanInOps, Merge, NestedOps, Partition, ZipWith};
 use atoll::stream::{Attributes, StreamError};
 
 use super::graph::{Case, Disturbance, Joined, Node, Op};
@@ -40,9 +38,9 @@ fn source_of(op: &Op, source: Source<Item>) -> Source<Item> {
             let value = item.0;
             Source::from_iterator(move || expanded(value).map(Item::new))
         }),
-        Op::PrefixAndTail(wanted) => source.prefix_and_tail(wanted).flat_map_concat(|(prefix, tail)| {
-            Source::from_iterator(move || prefix.clone()).concat(tail)
-        }),
+        Op::PrefixAndTail(wanted) => source
+            .prefix_and_tail(wanted)
+            .flat_map_concat(|(prefix, tail)| Source::from_iterator(move || prefix.clone()).concat(tail)),
     }
 }
 

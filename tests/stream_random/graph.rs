@@ -9,11 +9,17 @@ pub enum Op {
     Filter(u64),
     Take(u64),
     /// Fails with this number at the element of this position.
-    TryMap { failure: u32, at: u64 },
+    TryMap {
+        failure: u32,
+        at: u64,
+    },
     /// A general stage that counts its life.
     Probe,
     /// Everything before it is an island of its own, with a buffer of two to this power. On this core, or on any.
-    Boundary { buffer: u32, core: Option<u16> },
+    Boundary {
+        buffer: u32,
+        core: Option<u16>,
+    },
     /// Each element becomes a stream of up to two.
     FlatMap,
     /// Prefix and tail, put together again.
@@ -31,16 +37,37 @@ pub enum Joined {
 #[derive(Clone, Debug)]
 pub enum Node {
     /// So many elements, then the end or a failure.
-    Source { id: u64, count: u64, failure: Option<u32> },
+    Source {
+        id: u64,
+        count: u64,
+        failure: Option<u32>,
+    },
     Op(Op, Box<Node>),
     Merge(Box<[Node; 2]>),
-    Concat { lazy: bool, inputs: Box<[Node; 2]> },
-    Interleave { segment: usize, inputs: Box<[Node; 2]> },
+    Concat {
+        lazy: bool,
+        inputs: Box<[Node; 2]>,
+    },
+    Interleave {
+        segment: usize,
+        inputs: Box<[Node; 2]>,
+    },
     Zip(Box<[Node; 2]>),
     OrElse(Box<[Node; 2]>),
-    Broadcast { joined: Joined, branches: [Vec<Op>; 2], input: Box<Node> },
-    Partition { branches: [Vec<Op>; 2], input: Box<Node> },
-    Balance { wait_for_all: bool, map: u64, input: Box<Node> },
+    Broadcast {
+        joined: Joined,
+        branches: [Vec<Op>; 2],
+        input: Box<Node>,
+    },
+    Partition {
+        branches: [Vec<Op>; 2],
+        input: Box<Node>,
+    },
+    Balance {
+        wait_for_all: bool,
+        map: u64,
+        input: Box<Node>,
+    },
 }
 
 /// How the stream is disturbed.
@@ -54,7 +81,10 @@ pub enum Disturbance {
     /// The sink cancels when it is told so, at this turn.
     CancelAt(u64),
     /// A host stops all its streams at this turn: 0, 1, or both.
-    Abort { turn: u64, hosts: u8 },
+    Abort {
+        turn: u64,
+        hosts: u8,
+    },
 }
 
 #[derive(Clone, Debug)]

@@ -62,30 +62,8 @@ impl Elementwise for Scan {
 
 fn supervised<E: Elementwise<In = i64, Out = i64>>(bench: &mut InterpreterBench, function: E) -> StageHandle {
     bench.stage("supervised", FlowShape::<i64, i64>::new(), move |ports, setup| {
-        // Both kinds of stage behave the same, so the test has one type for them.
-        let function = match Supervised::by(function, setup.attributes()) {
-            Ok(supervised) => Either::A(supervised),
-            Err(function) => Either::B(function),
-        };
-        ElementwiseStage::new(ports, function)
+        ElementwiseStage::new(ports, Supervised::maybe(function, setup.attributes()))
     })
-}
-
-enum Either<A, B> {
-    A(A),
-    B(B),
-}
-
-impl<A: Elementwise<In = i64, Out = i64>, B: Elementwise<In = i64, Out = i64>> Elementwise for Either<A, B> {
-    type In = i64;
-    type Out = i64;
-
-    fn step(&mut self, element: i64) -> Step<i64> {
-        match self {
-            Either::A(a) => a.step(element),
-            Either::B(b) => b.step(element),
-        }
-    }
 }
 
 #[test]

@@ -43,6 +43,10 @@ impl<T> Inlet<T> {
         self.slot.cast()
     }
 
+    pub(crate) fn island(&self) -> IslandId {
+        self.island
+    }
+
     /// A second handle of the same port, for the test kit.
     pub(crate) fn duplicate(&self) -> Self {
         Self::new(self.slot, self.island)
@@ -204,6 +208,10 @@ impl<T> Outlet<T> {
 
     pub(crate) fn connection(&self) -> ConnectionRef {
         self.slot.cast()
+    }
+
+    pub(crate) fn island(&self) -> IslandId {
+        self.island
     }
 
     /// A second handle of the same port, for the test kit.
