@@ -62,6 +62,21 @@ pub(crate) struct ConnectionEntry {
 
 /// What a stage's handlers work with. Its lifetime says which handler it belongs to: it cannot be kept, or exchanged with
 /// the context of another island.
+///
+/// ```compile_fail
+/// # use atoll::stream::interpreter::Context;
+/// // What a scoped thread-local would have to name, to bring the context of one handler to another.
+/// fn named<'c>(context: &'c mut Context<'_>) -> &'c mut Context<'static> {
+///     context
+/// }
+/// ```
+///
+/// ```compile_fail
+/// # use atoll::stream::interpreter::Context;
+/// fn exchanged(one: &mut Context, other: &mut Context) {
+///     std::mem::swap(one, other);
+/// }
+/// ```
 pub struct Context<'run> {
     pub(crate) island: IslandId,
     pub(crate) chased_push: Event,
