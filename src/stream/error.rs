@@ -29,7 +29,11 @@ impl StreamError {
             Ok(illegal) => StreamError::new(*illegal),
             Err(payload) => match payload.downcast::<StreamError>() {
                 Ok(error) => *error,
-                Err(payload) => StreamError::new(Panicked(panic_text(payload.as_ref()))),
+                Err(payload) => {
+                    let error = StreamError::new(Panicked(panic_text(payload.as_ref())));
+                    drop_payload(payload);
+                    error
+                }
             },
         }
     }
@@ -44,6 +48,13 @@ impl StreamError {
     #[must_use]
     pub fn is_same(&self, other: &StreamError) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+/// What a panic carried may panic when it is dropped, and what that carries, too.
+fn drop_payload(payload: Box<dyn Any + Send>) {
+    if let Err(again) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(payload))) {
+        std::mem::forget(again);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Streams: blueprints and their layout, the interpreter against the behaviour tables of the reference, the language and
 //! its operators. Needs no runtime.
 
+mod adversary;
 mod allocations;
 mod attributes;
 mod bench_callbacks;

@@ -64,8 +64,7 @@ impl Side {
         if self.attached.load(Ordering::Relaxed) != 0 {
             return;
         }
-        // SAFETY: the other side reads the cell only after it has read `attached` or a mood that is set later; both
-        // are written after this. Only this side writes, from one thread at a time, and only once.
+        // SAFETY: the other side reads the cell only after it has read that `attached` is set, which is done after this. Only this side writes, from one thread at a time, and only once.
         self.waker.with_mut(|cell| unsafe { *cell = Some(waker) });
         self.attached.store(1, Ordering::Release);
         fence(Ordering::SeqCst);
@@ -88,8 +87,8 @@ impl Side {
 
     #[cold]
     fn rouse_slowly(&self) {
-        // Only a side with a waker waits.
-        if self.mood.swap(BUSY, Ordering::AcqRel) == WAITS {
+        // A side that waits before it has a waker is not woken; to read the cell would race with `attach`.
+        if self.mood.swap(BUSY, Ordering::AcqRel) == WAITS && self.attached.load(Ordering::Acquire) != 0 {
             self.wake();
         }
     }
@@ -104,7 +103,8 @@ impl Side {
 
     fn wake(&self) {
         self.waker.with(|cell| {
-            // SAFETY: the cell was written before what the caller has read (with acquire), and is not written again.
+            // SAFETY: the cell was written before `attached` was set, which the caller has read (with acquire), and is not
+            // written again.
             if let Some(waker) = unsafe { &*cell } {
                 waker.wake_by_ref();
             }

@@ -3,9 +3,11 @@
 //! Called by [`super::phase`]. A plan is built along on a scratch island without stages, which knows the element types of
 //! its wires and numbers them exactly as the other core will.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
 
 use crate::stream::attributes::Attributes;
+use crate::stream::error::StreamError;
 use crate::stream::host::StreamHost;
 use crate::stream::interpreter::WiringError;
 use crate::stream::interpreter::builder::{ConnectionIndex, ElementInfo, End, IslandBuilder, SizeHint};
@@ -126,9 +128,16 @@ impl FusedIsland {
                 let sent = host.send(
                     core,
                     Box::new(move |host| {
-                        if let Err(error) = grow(host, hint, &attributes, plan) {
-                            // Its neighbours learn of it: the ends of its boundaries are dropped.
-                            tracing::error!(%error, "an island could not be started on its core");
+                        // Its neighbours learn of it: the ends of its boundaries are dropped.
+                        let grown = catch_unwind(AssertUnwindSafe(|| grow(host, hint, &attributes, plan)));
+                        match grown {
+                            Ok(Ok(())) => {}
+                            Ok(Err(error)) => tracing::error!(%error, "an island could not be started on its core"),
+                            Err(payload) => {
+                                // A function of the graph; the core goes on.
+                                let error = StreamError::from_panic(payload);
+                                tracing::error!(%error, "an island could not be started on its core");
+                            }
                         }
                     }),
                 );

@@ -3,7 +3,7 @@
 //! Any thread pushes, the host's turn takes. A wake-up is queued once for each island, whatever the number of wakers;
 //! jobs are bounded. After each push the core is rung, if it sleeps.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::sync::{Arc, OnceLock};
 
 use crossbeam_queue::SegQueue;
@@ -51,10 +51,20 @@ impl HostInbox {
 
     /// Has a job run on the core. False if it never will.
     pub fn send(&self, job: HostJob) -> bool {
-        if self.closed.load(Ordering::Acquire) || self.jobs_waiting.fetch_add(1, Ordering::Relaxed) >= JOBS_MAX {
+        if self.closed.load(Ordering::Relaxed) {
+            return false;
+        }
+        if self.jobs_waiting.fetch_add(1, Ordering::Relaxed) >= JOBS_MAX {
+            self.jobs_waiting.fetch_sub(1, Ordering::Relaxed);
             return false;
         }
         self.jobs.push(job);
+        // Either the closing side sees the job, or we see that it has closed.
+        fence(Ordering::SeqCst);
+        if self.closed.load(Ordering::Relaxed) {
+            self.drop_all();
+            return false;
+        }
         self.ring();
         true
     }
@@ -84,7 +94,12 @@ impl HostInbox {
     }
 
     pub(super) fn close(&self) {
-        self.closed.store(true, Ordering::Release);
+        self.closed.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        self.drop_all();
+    }
+
+    fn drop_all(&self) {
         while self.woken.pop().is_some() {}
         while self.jobs.pop().is_some() {}
     }

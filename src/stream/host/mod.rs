@@ -3,7 +3,8 @@
 //! One [`StreamHost`] for each core, driven by the core's loop (or by a runtime of its own): [`StreamHost::run_one`]
 //! while there is budget, [`StreamHost::next_deadline`] for the sleep. Wake-ups come from any thread by way of
 //! [`HostInbox`]. Invariants: an island lies in the ready queue at most once, runs to a budget and goes to the end of
-//! the queue, so none starves another; no borrow is held while an island runs, because stages may start islands.
+//! the queue, so none starves another; no borrow is held while an island runs, because stages may start islands (but not
+//! run them: that an island is run inside of a run of another one would let neither come to its end).
 
 pub mod current;
 mod inbox;
@@ -55,6 +56,8 @@ pub struct StreamHost {
     islands: Cell<usize>,
     events_per_run: Cell<u32>,
     aborted: Cell<bool>,
+    /// An island runs: its stages may start islands, but not run or stop them.
+    runs: Cell<bool>,
     phases: OnceCell<Rc<Phases<'static>>>,
     core_of_shard: RefCell<Option<CoreOfShard>>,
 }
@@ -76,6 +79,7 @@ impl StreamHost {
             islands: Cell::new(0),
             events_per_run: Cell::new(EVENTS_PER_RUN),
             aborted: Cell::new(false),
+            runs: Cell::new(false),
             phases: OnceCell::new(),
             core_of_shard: RefCell::new(None),
         })
@@ -220,8 +224,13 @@ impl StreamHost {
         }
     }
 
-    /// Runs the island that has been ready for longest. False if there is none.
+    /// Runs the island that has been ready for longest. False if there is none, or if it is called by a stage: the island
+    /// of the stage is being run already.
     pub fn run_one(self: &Rc<Self>, now: Nanos) -> bool {
+        if self.runs.replace(true) {
+            return false;
+        }
+        let _runs = Runs(&self.runs);
         self.now.set(now);
         let Some((index, generation)) = self.ready.borrow_mut().pop_front() else { return false };
         let taken = {
@@ -244,7 +253,13 @@ impl StreamHost {
             if state == RunState::Suspended { island.look_while(events, is_alone) } else { state }
         };
         if state == RunState::Completed {
-            self.remove(index);
+            self.remove(index, generation);
+            let _entered = current::enter(self);
+            drop(island);
+            return true;
+        }
+        if self.entries.borrow()[index as usize].generation != generation {
+            // A stage has stopped the host while it ran.
             let _entered = current::enter(self);
             drop(island);
             return true;
@@ -265,9 +280,13 @@ impl StreamHost {
         true
     }
 
-    fn remove(&self, index: u32) {
+    /// Nothing if it was removed before.
+    fn remove(&self, index: u32, generation: u32) {
         let mut entries = self.entries.borrow_mut();
         let entry = &mut entries[index as usize];
+        if entry.generation != generation {
+            return;
+        }
         entry.generation = entry.generation.wrapping_add(1);
         entry.wake = None;
         self.free.borrow_mut().push(index);
@@ -306,7 +325,7 @@ impl StreamHost {
         entries.iter().filter_map(|entry| entry.island.as_ref()).map(|island| island.running_stages()).sum()
     }
 
-    /// Stops all streams now. None can be started any more.
+    /// Stops all streams now. None can be started any more. If a stage calls it, its own island stops when its run ends.
     pub fn abort(self: &Rc<Self>) {
         self.aborted.set(true);
         let islands: Vec<Box<Island>> = {
@@ -319,13 +338,26 @@ impl StreamHost {
         }
         let entries = self.entries.borrow().len() as u32;
         for index in 0..entries {
-            let was_alive = self.entries.borrow()[index as usize].wake.is_some();
-            if was_alive {
-                self.remove(index);
+            let alive = {
+                let entries = self.entries.borrow();
+                let entry = &entries[index as usize];
+                entry.wake.is_some().then_some(entry.generation)
+            };
+            if let Some(generation) = alive {
+                self.remove(index, generation);
             }
         }
         self.ready.borrow_mut().clear();
         self.deadlines.borrow_mut().clear();
+    }
+}
+
+/// Says that no island runs any more, however the run ended.
+struct Runs<'a>(&'a Cell<bool>);
+
+impl Drop for Runs<'_> {
+    fn drop(&mut self) {
+        self.0.set(false);
     }
 }
 

@@ -19,7 +19,7 @@ use super::island::Island;
 use super::ports::{Inlet, Outlet};
 use crate::stream::attributes::{Attributes, Fuzzing, TransparentPull};
 use crate::stream::stage::Logic;
-use crate::stream::stage::dispatch::Dispatch;
+use crate::stream::stage::dispatch::{Dispatch, OwnPorts};
 
 /// Why stages could not be wired.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,6 +38,12 @@ pub enum WiringError {
     #[error("stage [{stage}]: a wire has two inlets or two outlets")]
     Taken {
         /// The stage that was added.
+        stage: &'static str,
+    },
+    /// A shape made an inlet after an outlet.
+    #[error("stage [{stage}]: its shape must make all inlets first, then all outlets")]
+    PortOrder {
+        /// The stage.
         stage: &'static str,
     },
     /// A port has no other end.
@@ -139,7 +145,9 @@ impl IslandBuilder {
                 Ok(slot)
             }
             End::Joins(index) => {
-                let entry = &self.connections[index.0 as usize];
+                let Some(entry) = self.connections.get(index.0 as usize) else {
+                    return Err(WiringError::Taken { stage });
+                };
                 if (entry.element.id)() != TypeId::of::<T>() {
                     let here = std::any::type_name::<T>();
                     return Err(WiringError::ElementType { stage, here, there: (entry.element.name)() });
@@ -166,11 +174,13 @@ impl IslandBuilder {
     pub fn add<S: Logic>(&mut self, logic: S, wired: Wired, attributes: &Attributes) -> Result<u32, WiringError> {
         let Wired { stage: name, first_port, inlets, outlets } = wired;
         let index = self.stages.len() as u32;
-        let dispatch = Dispatch::of::<S>();
+        let dispatch = self.checked_dispatch(&logic, &self.ports[first_port..]);
+        // Nobody may exchange the ports of a stage that uses them without a check.
+        let type_id = if dispatch.own_ports.is_some() { TypeId::of::<Dispatch>() } else { TypeId::of::<S>() };
         let logic = self.arena.place(logic);
         let entry = StageEntry {
             logic: Some(logic),
-            type_id: TypeId::of::<S>(),
+            type_id,
             open: u32::from(inlets) + u32::from(outlets),
             first_port: first_port as u32,
             inlets,
@@ -206,6 +216,18 @@ impl IslandBuilder {
             unsafe { outlet.as_ref() }.target.set(inlet);
         }
         Ok(index)
+    }
+
+    /// The event functions of a stage: those that use its ports without a check only if they are the ports that were made
+    /// for it in this island.
+    fn checked_dispatch<S: Logic>(&self, logic: &S, ports: &[ConnectionRef]) -> Dispatch {
+        let dispatch = Dispatch::of::<S>();
+        let Some(own_ports) = dispatch.own_ports else { return dispatch };
+        let made = match *ports {
+            [inlet, outlet] => Some(OwnPorts { inlet: (inlet, self.island), outlet: (outlet, self.island) }),
+            _ => None,
+        };
+        if made.is_some() && own_ports(logic) == made { dispatch } else { Dispatch::general::<S>() }
     }
 
     /// Resolves where pulls go, over any number of stages that pass them on. Linear: each connection is settled once.
@@ -333,6 +355,9 @@ impl PortWiring<'_> {
 
     /// The next inlet.
     pub fn inlet<T: 'static>(&mut self) -> Inlet<T> {
+        if self.next_outlet > 0 {
+            self.error.get_or_insert(WiringError::PortOrder { stage: self.stage });
+        }
         let end = self.inlets.get(self.next_inlet).copied();
         self.next_inlet += 1;
         Inlet::new(self.next(end), self.builder.island)

@@ -4,8 +4,15 @@
 //! idempotent; they are announced by an event only if none is on its way over the same connection, because that one will
 //! show them. Invariants: no method here calls a stage, so `&mut self` of a handler never nests; a stage that has closed
 //! its last port is stopped after the event that did it, before the next event.
+//!
+//! The lifetime of [`Context`] is a brand and nothing borrowed. A handler works for any lifetime, so the type of the
+//! context that it gets is one that nothing outside of it can name. A handler can run other islands (it drops a bench, a
+//! stopping host), and safe code can then bring two contexts together, by a scoped thread-local for example. Without the
+//! brand it could swap them, and the loop of one island would go on with the stages of another one, whose handler is on
+//! the stack. With it, whatever carries the outer context to the inner handler would have to be named with its lifetime.
 #![allow(unsafe_code)]
 
+use std::marker::PhantomData;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -53,8 +60,24 @@ pub(crate) struct ConnectionEntry {
     pub element: &'static ElementType,
 }
 
-/// What a stage's handlers work with.
-pub struct Context {
+/// What a stage's handlers work with. Its lifetime says which handler it belongs to: it cannot be kept, or exchanged with
+/// the context of another island.
+///
+/// ```compile_fail
+/// # use atoll::stream::interpreter::Context;
+/// // What a scoped thread-local would have to name, to bring the context of one handler to another.
+/// fn named<'c>(context: &'c mut Context<'_>) -> &'c mut Context<'static> {
+///     context
+/// }
+/// ```
+///
+/// ```compile_fail
+/// # use atoll::stream::interpreter::Context;
+/// fn exchanged(one: &mut Context, other: &mut Context) {
+///     std::mem::swap(one, other);
+/// }
+/// ```
+pub struct Context<'run> {
     pub(crate) island: IslandId,
     pub(crate) chased_push: Event,
     pub(crate) chased_pull: Event,
@@ -88,6 +111,7 @@ pub struct Context {
     pub(crate) looking: Vec<u32>,
     pub(crate) now: Nanos,
     _arena: Arena,
+    brand: PhantomData<&'run mut &'run ()>,
 }
 
 /// What a builder hands over.
@@ -102,8 +126,8 @@ pub(crate) struct ContextParts {
     pub fuzzing: u64,
 }
 
-impl Context {
-    pub(crate) fn new(parts: ContextParts) -> Context {
+impl Context<'_> {
+    pub(crate) fn new(parts: ContextParts) -> Context<'static> {
         // A connection lies in the queue at most once, so the queue cannot overflow.
         let capacity = (parts.connections.len() + 1).next_power_of_two();
         Context {
@@ -133,6 +157,7 @@ impl Context {
             looking: Vec::new(),
             now: Nanos::ZERO,
             _arena: parts.arena,
+            brand: PhantomData,
         }
     }
 
@@ -402,8 +427,10 @@ impl Context {
         if header.has(FULL) {
             header.clear(FULL);
             let element = self.connections[header.index as usize].element;
-            // SAFETY: `FULL` was set and is cleared; the vtable was made for the type of this slot.
-            unsafe { (element.drop_element)(connection) };
+            quietly(|| {
+                // SAFETY: `FULL` was set and is cleared; the vtable was made for the type of this slot.
+                unsafe { (element.drop_element)(connection) }
+            });
         }
     }
 
@@ -565,6 +592,8 @@ impl Context {
 
     /// Calls a handler outside of the loop (start, timer, callback): what it does is queued.
     pub(crate) fn call_guarded(&mut self, stage: u32, handler: impl FnOnce(&mut dyn Logic, &mut Context)) {
+        // Also if the stage has ended and the handler is only dropped, which may panic.
+        self.current = stage;
         let run = catch_unwind(AssertUnwindSafe(|| self.call(stage, handler)));
         if let Err(payload) = run {
             self.stage_panicked(StreamError::from_panic(payload));
@@ -618,8 +647,9 @@ impl Context {
         // SAFETY: the logic was placed in the arena by the builder, is dropped once (the entry no longer names it), and
         // is not borrowed: `stop_stage` is called between handlers only.
         let dropped = catch_unwind(AssertUnwindSafe(|| unsafe { std::ptr::drop_in_place(logic.as_ptr()) }));
-        if dropped.is_err() {
-            tracing::error!(stage = self.name_of(stage), "a stage panicked while it was dropped");
+        if let Err(payload) = dropped {
+            let error = StreamError::from_panic(payload);
+            tracing::error!(%error, stage = self.name_of(stage), "a stage panicked while it was dropped");
         }
         self.stash_chased();
     }
@@ -667,12 +697,20 @@ impl Context {
     }
 }
 
+/// Runs destructors of users' types where a panic would leave the bookkeeping half done: it is logged and that is all.
+pub(crate) fn quietly(dropping: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(dropping)) {
+        let error = StreamError::from_panic(payload);
+        tracing::error!(%error, "an element or a function of a stream panicked while it was dropped");
+    }
+}
+
 fn take_by_index<T>(entries: &mut Vec<(u32, T)>, index: u32) -> Option<T> {
     let at = entries.iter().position(|(connection, _)| *connection == index)?;
     Some(entries.swap_remove(at).1)
 }
 
-impl Drop for Context {
+impl Drop for Context<'_> {
     fn drop(&mut self) {
         self.abort();
     }

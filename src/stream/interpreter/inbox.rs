@@ -10,7 +10,7 @@ use std::task::{Wake, Waker};
 
 use crossbeam_queue::SegQueue;
 
-use super::context::Context;
+use super::context::{Context, quietly};
 use crate::stream::stage::Logic;
 
 /// Callbacks that may wait for one island. A caller that is so far ahead of a core is not going to be served.
@@ -117,7 +117,9 @@ impl IslandInbox {
     }
 
     fn drop_entries(&self) {
-        while self.pop().is_some() {}
+        while let Some(entry) = self.pop() {
+            quietly(|| drop(entry));
+        }
     }
 
     /// Nothing runs any more; what waits is dropped.
@@ -128,7 +130,7 @@ impl IslandInbox {
     }
 }
 
-impl Context {
+impl Context<'_> {
     /// A waker that has `on_wake` of the current stage called. Keep it: each call makes a new one.
     #[must_use]
     pub fn waker(&self) -> Waker {
@@ -160,9 +162,12 @@ impl Context {
     }
 
     pub(crate) fn end_run(&mut self) {
-        while let Some(stage) = self.run_end.pop() {
-            self.call_guarded(stage, |logic, context| logic.on_run_end(context));
+        // Those that ask again meanwhile are called at the end of the next run.
+        let count = self.run_end.len();
+        for at in 0..count {
+            self.call_guarded(self.run_end[at], |logic, context| logic.on_run_end(context));
         }
+        self.run_end.drain(..count);
     }
 
     /// Runs up to so many callbacks. True if there was one.

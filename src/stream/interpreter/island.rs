@@ -18,7 +18,7 @@ const LOOKS_PER_RUN: u32 = 64;
 
 /// Fused stages and their connections.
 pub struct Island {
-    context: Context,
+    context: Context<'static>,
     started: bool,
 }
 
@@ -34,7 +34,7 @@ pub enum RunState {
 }
 
 impl Island {
-    pub(crate) fn new(context: Context) -> Island {
+    pub(crate) fn new(context: Context<'static>) -> Island {
         Island { context, started: false }
     }
 
@@ -144,7 +144,7 @@ impl Island {
     }
 
     /// For stages that are driven from outside of an event, such as probes in tests.
-    pub(crate) fn context(&mut self) -> &mut Context {
+    pub(crate) fn context(&mut self) -> &mut Context<'static> {
         &mut self.context
     }
 }

@@ -10,7 +10,7 @@ use std::any::{Any, TypeId};
 use std::collections::VecDeque;
 
 use super::connection::*;
-use super::context::{Context, StageEntry};
+use super::context::{Context, StageEntry, quietly};
 use super::ports::{Inlet, Outlet};
 use crate::stream::stage::Logic;
 
@@ -74,7 +74,8 @@ impl Overrides {
     /// Stops emitting on an outlet; what was not emitted is dropped.
     pub fn forget(&mut self, connection: ConnectionRef) {
         if !self.entries.is_empty() {
-            drop(self.remove(connection, false));
+            let forgotten = self.remove(connection, false);
+            quietly(|| drop(forgotten));
         }
     }
 
@@ -84,10 +85,14 @@ impl Overrides {
         }
         let entry = &stages[stage as usize];
         let first = entry.first_port as usize;
-        for at in 0..usize::from(entry.inlets + entry.outlets) {
-            drop(self.remove(ports[first + at], at < usize::from(entry.inlets)));
+        for at in 0..usize::from(entry.inlets) + usize::from(entry.outlets) {
+            let forgotten = self.remove(ports[first + at], at < usize::from(entry.inlets));
+            quietly(|| drop(forgotten));
         }
-        self.deferred.retain(|(owner, _)| *owner != stage);
+        while let Some(at) = self.deferred.iter().position(|(owner, _)| *owner == stage) {
+            let forgotten = self.deferred.remove(at);
+            quietly(|| drop(forgotten));
+        }
     }
 }
 
@@ -95,7 +100,7 @@ fn typed<S: Logic>(then: impl FnOnce(&mut S, &mut Context) + 'static) -> Then {
     Box::new(move |logic, context| context.with_stage(logic, then))
 }
 
-impl Context {
+impl Context<'_> {
     /// Calls a function with the stage as what it is.
     pub(crate) fn with_stage<S: Logic, R>(
         &mut self,

@@ -3,7 +3,9 @@
 //! Made by the island builder only, one for each end of a connection, and kept by the stage that they belong to. What a
 //! stage may do and when is the table "operations called by stages" of the reference; what it may not do ends its
 //! handler with an [`IllegalUse`] that names stage and port. Invariants: a port can be used with the context of its own
-//! island only, which is checked, so its connection is alive.
+//! island only, which is checked, so its connection is alive. Islands are numbered once in a process, so the check also
+//! holds for a port that outlives its island. A port that another stage of the island uses works: the connection is one of
+//! the island all the same, its element has the type of the port, and no method of a port calls a stage.
 #![allow(unsafe_code)]
 
 use std::marker::PhantomData;
@@ -41,6 +43,10 @@ impl<T> Inlet<T> {
 
     pub(crate) fn connection(&self) -> ConnectionRef {
         self.slot.cast()
+    }
+
+    pub(crate) fn island(&self) -> IslandId {
+        self.island
     }
 
     /// A second handle of the same port, for the test kit.
@@ -204,6 +210,10 @@ impl<T> Outlet<T> {
 
     pub(crate) fn connection(&self) -> ConnectionRef {
         self.slot.cast()
+    }
+
+    pub(crate) fn island(&self) -> IslandId {
+        self.island
     }
 
     /// A second handle of the same port, for the test kit.

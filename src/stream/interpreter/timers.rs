@@ -67,7 +67,7 @@ impl StageTimers {
     }
 }
 
-impl Context {
+impl Context<'_> {
     /// Calls `on_timer` with the key once, after the delay.
     pub fn schedule_once(&mut self, key: TimerKey, delay: Duration) {
         self.timers.arm(self.current, key, self.now + delay, Repeat::Once);

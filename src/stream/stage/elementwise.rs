@@ -7,7 +7,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::Logic;
-use super::dispatch::Dispatch;
+use super::dispatch::{Dispatch, OwnPorts};
 use super::shape::FlowPorts;
 use crate::stream::attributes::{Attributes, Directive, Supervision};
 use crate::stream::error::StreamError;
@@ -122,6 +122,13 @@ impl<E: Elementwise> ElementwiseStage<E> {
     /// The stage of a function, which has these ports.
     pub fn new(ports: FlowPorts<E::In, E::Out>, function: E) -> Self {
         ElementwiseStage { inlet: ports.inlet, outlet: ports.outlet, function }
+    }
+
+    pub(crate) fn own_ports(&self) -> OwnPorts {
+        OwnPorts {
+            inlet: (self.inlet.connection(), self.inlet.island()),
+            outlet: (self.outlet.connection(), self.outlet.island()),
+        }
     }
 
     /// What is not the usual case of [`Step`].

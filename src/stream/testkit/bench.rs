@@ -297,7 +297,7 @@ impl InterpreterBench {
         self.island = None;
     }
 
-    pub(super) fn context(&mut self) -> &mut Context {
+    pub(super) fn context(&mut self) -> &mut Context<'static> {
         self.island().context()
     }
 

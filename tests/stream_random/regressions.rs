@@ -1,0 +1,1 @@
+//! What random graphs have found, as cases of their own.
