@@ -77,7 +77,7 @@ pub fn source(node: &Node) -> Source<Item> {
         Node::Source { id, count, failure } => {
             let (id, count) = (*id, *count);
             match *failure {
-                None => Source::from_iterator(move || (0..count).map(move |at| Item::new(element(id, at)))),
+                None => Source::from_iterator(move || (0..count).map(move |at| Item::new(element(id, at)))).seal(),
                 // The element that is one too many does not come.
                 Some(failure) => Source::from_iterator(move || (0..=count).map(move |at| Item::new(element(id, at))))
                     .try_map(fails_at(failure, count))
