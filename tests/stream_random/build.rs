@@ -105,8 +105,8 @@ pub fn source(node: &Node) -> Source<Item> {
                 }
                 Joined::Merged => {
                     let merge = graph.add_stage(Merge::new(2));
-                    for at in 0..2 {
-                        graph.from(broadcast.outlets[at]).via(branch_of(&branches[at])).to(merge.inlets[at]);
+                    for (at, branch) in branches.iter().enumerate() {
+                        graph.from(broadcast.outlets[at]).via(branch_of(branch)).to(merge.inlets[at]);
                     }
                     merge.outlet
                 }
@@ -119,8 +119,8 @@ pub fn source(node: &Node) -> Source<Item> {
             let partition = graph.add_stage(Partition::new(2, |item: &Item| chosen(item.0)));
             let merge = graph.add_stage(Merge::new(2));
             graph.connect(input, partition.inlet);
-            for at in 0..2 {
-                graph.from(partition.outlets[at]).via(branch_of(&branches[at])).to(merge.inlets[at]);
+            for (at, branch) in branches.iter().enumerate() {
+                graph.from(partition.outlets[at]).via(branch_of(branch)).to(merge.inlets[at]);
             }
             graph.source(merge.outlet).unwrap()
         }
@@ -131,8 +131,8 @@ pub fn source(node: &Node) -> Source<Item> {
             let balance = graph.add_stage(if *wait_for_all { balance.wait_for_all() } else { balance });
             let merge = graph.add_stage(Merge::new(2));
             graph.connect(input, balance.inlet);
-            for at in 0..2 {
-                graph.from(balance.outlets[at]).via(branch_of(&[Op::Map(*map)])).to(merge.inlets[at]);
+            for (outlet, inlet) in balance.outlets.iter().zip(&merge.inlets) {
+                graph.from(*outlet).via(branch_of(&[Op::Map(*map)])).to(*inlet);
             }
             graph.source(merge.outlet).unwrap()
         }

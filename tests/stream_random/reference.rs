@@ -56,8 +56,12 @@ impl Expected {
             }
             Op::FlatMap => self.each(|thread| thread.into_iter().flat_map(expanded).collect()),
             Op::Take(count) => {
-                // `take(0)` completes with the first element that comes.
-                self.completes |= self.threads[0].len() as u64 >= (*count).max(1);
+                // `take(0)` completes when it starts, whatever upstream does.
+                if *count == 0 {
+                    self.completes = true;
+                    self.failures.clear();
+                }
+                self.completes |= self.threads[0].len() as u64 >= *count;
                 self.each(|thread| thread.into_iter().take(*count as usize).collect())
             }
             Op::TryMap { failure, at } => {

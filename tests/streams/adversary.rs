@@ -382,7 +382,7 @@ impl Logic for MeddlingLogic {
 }
 
 fn numbers(to: u32) -> Source<u32> {
-    Source::from_iterator(move || 0..to)
+    Source::from_iterator(move || 0..to).seal()
 }
 
 #[test]
