@@ -56,8 +56,8 @@ pub use base::{ClusterError, EntityId, SendError};
 #[cfg(feature = "runtime")]
 pub use client::Client;
 pub use entity::{
-    Ask, Discard, Entity, EntityOptions, Gone, Messenger, Protocol, Scope, StartError, StopReason, View, ViewOf, sleep,
-    spawn,
+    Ask, Discard, Entity, EntityOptions, FenceError, Gone, Messenger, Protocol, Scope, StartError, StopReason, View,
+    ViewOf, sleep, spawn,
 };
 #[cfg(feature = "runtime")]
 pub use pod::{Pod, config::Config};

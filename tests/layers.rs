@@ -116,6 +116,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/entity/intercepted.rs",
     "src/entity/interceptor.rs",
     "src/entity/mailbox.rs",
+    "src/entity/ownership.rs",
     "src/entity/pending.rs",
     "src/entity/pool.rs",
     "src/entity/reply.rs",

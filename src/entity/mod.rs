@@ -2,7 +2,8 @@
 //!
 //! Called by user code (through the generated references), by `engine` (messages from elsewhere) and by the shells
 //! (foreign threads). Invariants are stated in `host.rs`; unsafe code lives in `pool`, `cell`, `mailbox`, `slot`,
-//! `dispatch`, `host`, `hosting`, `stopping`, `pending`, `ask` and `scope`, which together keep the memory of one core.
+//! `dispatch`, `host`, `hosting`, `stopping`, `ownership`, `pending`, `ask` and `scope`, which together keep the memory
+//! of one core.
 
 mod ask;
 mod call;

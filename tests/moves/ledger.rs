@@ -26,8 +26,6 @@ pub struct Record {
     token: u64,
     /// Deposits in the order in which they were applied.
     pub applied: Vec<(u32, u64)>,
-    /// Instances that live now.
-    pub instances: u32,
 }
 
 #[derive(Default)]

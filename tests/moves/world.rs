@@ -157,7 +157,7 @@ impl World {
         for (at, process) in self.cluster.processes.iter().enumerate() {
             for (shard, token) in core::mem::take(&mut *process.released.lock().expect("no panic")) {
                 let owner = self.owners.borrow()[shard.0 as usize];
-                if !owner.is_some_and(|owner| (owner.0, owner.2) == (at, token.0)) {
+                if owner.is_none_or(|owner| (owner.0, owner.2) != (at, token.0)) {
                     // Somebody took it over meanwhile.
                     assert!(self.lossy.get(), "a release is reported by the owner, under its token");
                     continue;
