@@ -7,8 +7,10 @@
 mod support;
 
 #[path = "faults/cluster.rs"]
+#[allow(dead_code)]
 mod cluster;
 #[path = "faults/load.rs"]
+#[allow(dead_code)]
 mod load;
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

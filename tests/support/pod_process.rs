@@ -12,6 +12,12 @@ use super::{PATIENCE, until};
 /// `atoll` with no `ATOLL_` variable of the environment.
 pub fn atoll_command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_atoll"));
+    without_atoll_variables(&mut command);
+    command
+}
+
+/// For a command that is configured by its flags alone.
+pub fn without_atoll_variables(command: &mut Command) -> &mut Command {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ATOLL_")) {
         command.env_remove(name);
     }
