@@ -237,6 +237,9 @@ pub struct FloorPeer {
     /// How long it spins.
     #[arg(long, value_parser = spin)]
     pub spin: Spin,
+    /// Whether it tells messages apart, or counts bytes.
+    #[arg(long)]
+    pub told_apart: bool,
 }
 
 impl Common {

@@ -48,7 +48,7 @@ fn execute(Arguments { command, common }: Arguments) -> anyhow::Result<bool> {
         Some(Command::Flame(flame)) => crate::flame::flame(&flame, &common).map(|()| false),
         Some(Command::Pod(pod)) => drive::pod(&pod).map(|()| false),
         Some(Command::FloorPeer(peer)) => {
-            bare_ring::peer(peer.cpu, peer.request_bytes, peer.reply_bytes, peer.spin).map(|()| false)
+            bare_ring::peer(peer.cpu, peer.request_bytes, peer.reply_bytes, peer.spin, peer.told_apart).map(|()| false)
         }
         Some(Command::SubjectEntityMemory { entities }) => drive::print_entity_memory(entities).map(|()| false),
         Some(Command::FloorEntityMemory { entities }) => entity_start::print_memory(entities).map(|()| false),

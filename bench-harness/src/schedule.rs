@@ -84,6 +84,8 @@ pub struct Send {
 pub struct OpenLoop {
     schedule: Schedule,
     sent: u64,
+    /// The first send that counts.
+    first: u64,
     late: u64,
     held_back: u64,
     held_back_below: u64,
@@ -93,7 +95,7 @@ pub struct OpenLoop {
 impl OpenLoop {
     /// Starts at the first send of `schedule`.
     pub fn new(schedule: Schedule) -> Self {
-        Self { schedule, sent: 0, late: 0, held_back: 0, held_back_below: 0, latest_ns: 0 }
+        Self { schedule, sent: 0, first: 0, late: 0, held_back: 0, held_back_below: 0, latest_ns: 0 }
     }
 
     /// How many sends are due at `now_ns` and not done.
@@ -112,7 +114,7 @@ impl OpenLoop {
         let index = self.sent;
         self.sent += 1;
         let lateness = now_ns - intended_ns;
-        if lateness > LATE_NS {
+        if lateness > LATE_NS && index >= self.first {
             if index < self.held_back_below {
                 self.held_back += 1;
             } else {
@@ -129,6 +131,12 @@ impl OpenLoop {
         self.held_back_below = self.held_back_below.max(self.schedule.due(now_ns));
     }
 
+    /// Only sends that are intended after `now_ns` count from now on: those before were the warm-up.
+    pub fn count_from(&mut self, now_ns: u64) {
+        self.first = self.schedule.due(now_ns);
+        (self.late, self.held_back, self.latest_ns) = (0, 0, 0);
+    }
+
     /// The latency of a message whose reply came at `now_ns`.
     pub fn latency_ns(send: Send, now_ns: u64) -> u64 {
         now_ns.saturating_sub(send.intended_ns)
@@ -136,13 +144,13 @@ impl OpenLoop {
 
     /// What happened until `end_ns`, the end of the sending.
     pub fn tally(&self, end_ns: u64) -> Tally {
-        let intended = self.schedule.due(end_ns);
+        let intended = self.schedule.due(end_ns).saturating_sub(self.first);
         Tally {
             intended,
-            sent: self.sent,
+            sent: self.sent.saturating_sub(self.first),
             late_sends: self.late,
             held_back_sends: self.held_back,
-            withheld_sends: self.held_back_below.saturating_sub(self.sent),
+            withheld_sends: self.held_back_below.saturating_sub(self.sent.max(self.first)),
             latest_ns: self.latest_ns,
         }
     }
@@ -370,6 +378,23 @@ mod tests {
         let tally = open.tally(999 * MS);
         assert_eq!((tally.late_sends, tally.sent), (0, 1_000));
         assert!(tally.held_back_sends > 290, "{tally:?}");
+        assert_eq!(tally.verdict(), Ok(()));
+    }
+
+    #[test]
+    fn what_happened_before_the_count_does_not_count() {
+        let mut open = OpenLoop::new(schedule(1_000.0, Duration::from_secs(1)));
+        let send_due = |open: &mut OpenLoop, now| while open.next(now).is_some() {};
+        send_due(&mut open, 300 * MS);
+        assert_eq!(open.tally(300 * MS).late_sends, 299);
+        open.count_from(350 * MS);
+        // What stood in line at that time leaves late, and is none of those that count.
+        send_due(&mut open, 352 * MS);
+        for now in (353..1_000).map(|ms| ms * MS) {
+            send_due(&mut open, now);
+        }
+        let tally = open.tally(999 * MS);
+        assert_eq!((tally.intended, tally.sent, tally.late_sends, tally.withheld_sends), (649, 649, 0, 0));
         assert_eq!(tally.verdict(), Ok(()));
     }
 

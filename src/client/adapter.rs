@@ -60,6 +60,11 @@ impl Engine for LoopEngine {
         self.watched(now, |core| core.work(now, until, clock, news))
     }
 
+    #[inline]
+    fn has_more_to_run(&self) -> bool {
+        self.core.has_more_to_run()
+    }
+
     fn advance(&self, now: Nanos) {
         self.watched(now, |core| core.advance(now));
     }
@@ -79,7 +84,11 @@ impl Engine for LoopEngine {
         self.core.flush_peers();
     }
 
+    #[inline]
     fn take_commands(&self, into: &mut Vec<SocketCommand>) {
+        if !self.core.has_commands() {
+            return;
+        }
         let mut commands = self.commands.borrow_mut();
         self.core.take_commands(&mut commands);
         into.extend(commands.drain(..).map(|command| match command {

@@ -113,6 +113,7 @@ pub struct Core {
     pub(super) routes: Rc<Routes>,
     inboxes: Vec<Option<RefCell<Consumer<Parcel>>>>,
     next_inbox: Cell<usize>,
+    more_to_run: Cell<bool>,
     pub(super) foreign: Arc<ForeignInbox<Command>>,
     pub(super) inspector: Option<Inspector>,
     pub(super) lease: Lease,
@@ -156,6 +157,7 @@ impl Core {
             routes,
             inboxes: parts.queues.from.into_iter().map(|from| from.map(RefCell::new)).collect(),
             next_inbox: Cell::new(0),
+            more_to_run: Cell::new(false),
             foreign: parts.queues.foreign,
             inspector: parts.inspector,
             lease,
@@ -232,7 +234,7 @@ impl Core {
     pub fn work(&self, now: Nanos, until: Nanos, clock: &dyn Fn() -> Nanos, news: &dyn Fn() -> bool) -> bool {
         let _entered = self.host.enter();
         self.host.set_now(now);
-        let mut ran = 0_u32;
+        let (mut ran, mut left) = (0_u32, self.host.ready_length());
         loop {
             // Before each poll, however long the one before it took.
             self.is_frozen_now();
@@ -240,6 +242,14 @@ impl Core {
                 break;
             }
             ran += 1;
+            left = left.saturating_sub(1);
+            if left == 0 {
+                // All that was ready has run; what it wrote goes out before what it woke runs.
+                if self.routes.has_output() {
+                    break;
+                }
+                left = self.host.ready_length();
+            }
             if ran.is_multiple_of(CHECKPOINT) {
                 let now = clock();
                 self.host.set_now(now);
@@ -251,7 +261,14 @@ impl Core {
         if ran > 0 {
             self.settle();
         }
+        self.more_to_run.set(ran > 0 && left > 0);
         ran > 0
+    }
+
+    /// Whether the last [`Core::work`] left some of what was ready when it began.
+    #[inline]
+    pub fn has_more_to_run(&self) -> bool {
+        self.more_to_run.get()
     }
 
     /// Fires what is due.
@@ -320,13 +337,23 @@ impl Core {
         }
     }
 
+    /// Whether the shell has to do anything with sockets.
+    #[inline]
+    pub fn has_commands(&self) -> bool {
+        !self.routes.commands.borrow().is_empty()
+    }
+
     /// What the shell has to do with sockets.
     pub fn take_commands(&self, into: &mut Vec<LinkCommand>) {
         into.append(&mut self.routes.commands.borrow_mut());
     }
 
     /// Links with new output.
+    #[inline]
     pub fn take_dirty(&self, into: &mut Vec<LinkId>) {
+        if !self.routes.has_output() {
+            return;
+        }
         let mut dirty = self.routes.dirty.borrow_mut();
         for id in dirty.drain(..) {
             if let Some(link) = self.routes.link(id) {

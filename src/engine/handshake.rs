@@ -220,6 +220,7 @@ impl Core {
 
     fn opened(&self, link: &Link, schemas: &[SchemaOfTag]) {
         *link.schemas.borrow_mut() = schemas.iter().copied().collect();
+        link.agreed.set(None);
         link.phase.set(Phase::Open);
         EngineCounters::add(&self.routes.counters.links_open, 1);
     }

@@ -83,6 +83,8 @@ pub(super) struct Link {
     pub in_flight: Cell<u32>,
     /// Schemas of the messages that the peer knows, by tag.
     pub schemas: RefCell<WordMap<u32, u64>>,
+    /// The last of them that was found to be ours too.
+    pub agreed: Cell<Option<(u32, u64)>>,
     /// Bytes of requests that we sent, and up to which number we may.
     pub sent_bytes: Cell<u64>,
     pub credit: Cell<u64>,
@@ -138,6 +140,7 @@ impl Link {
             dirty: Cell::new(false),
             in_flight: Cell::new(0),
             schemas: RefCell::default(),
+            agreed: Cell::new(None),
             sent_bytes: Cell::new(0),
             credit: Cell::new(0),
             serving: Cell::new(0),
@@ -168,9 +171,16 @@ impl Link {
     }
 
     /// Whether the peer understands a message the way we do.
+    #[inline]
     pub fn agrees(&self, tag: u32, schema: u64) -> Result<(), ClusterError> {
+        if self.agreed.get() == Some((tag, schema)) {
+            return Ok(());
+        }
         match self.schemas.borrow().get(&tag) {
-            Some(theirs) if *theirs == schema => Ok(()),
+            Some(theirs) if *theirs == schema => {
+                self.agreed.set(Some((tag, schema)));
+                Ok(())
+            }
             Some(_) => Err(ClusterError::SchemaMismatch),
             None => Err(ClusterError::NotServed),
         }

@@ -125,6 +125,11 @@ impl EngineCounters {
     }
 }
 
+/// How many links are remembered as recent.
+const RECENT_LINKS: usize = 16;
+/// A link that a message went by, and whom it leads to. An id of a link that is gone finds nothing.
+type RecentLink = Option<((PodUid, CoreIndex), LinkId)>;
+
 /// The queue to another core.
 pub(super) struct PeerCore {
     pub producer: RefCell<Producer<Parcel>>,
@@ -161,12 +166,16 @@ pub struct Routes {
     links: RefCell<Vec<(u32, Option<Rc<Link>>)>>,
     free_links: RefCell<Vec<u32>>,
     by_peer: RefCell<WordMap<(PodUid, CoreIndex), LinkId>>,
+    /// Where messages went last, by core: saves most of them the look-up in `by_peer`.
+    recent: [Cell<RecentLink>; RECENT_LINKS],
     /// Peers that could not be reached, and when to dial them again.
     unreachable: RefCell<HashMap<(PodUid, CoreIndex), Nanos>>,
     pub(super) commands: RefCell<Vec<LinkCommand>>,
     pub(super) dirty: RefCell<Vec<LinkId>>,
     /// A client has lost all its links: the pods of its table may be gone for good, and their store with them.
     pub(super) table_in_doubt: Cell<bool>,
+    /// The overflow of some peer is not empty.
+    overflows: Cell<bool>,
     /// Asks that found no way; each once.
     pub(super) route_waiters: RefCell<Vec<PendingKey>>,
     /// Questions that found none; asked by few, and not often.
@@ -206,10 +215,12 @@ impl Routes {
             links: RefCell::default(),
             free_links: RefCell::default(),
             by_peer: RefCell::default(),
+            recent: [const { Cell::new(None) }; RECENT_LINKS],
             unreachable: RefCell::default(),
             commands: RefCell::default(),
             dirty: RefCell::default(),
             table_in_doubt: Cell::new(false),
+            overflows: Cell::new(false),
             route_waiters: RefCell::default(),
             question_waiters: RefCell::default(),
             starved: Cell::new(false),
@@ -281,7 +292,21 @@ impl Routes {
     }
 
     /// The link to a core of a pod: open, being made (then a message must wait), or not to be had now.
+    #[inline]
     fn link_to(&self, uid: PodUid, core: CoreIndex, address: &str, now: Nanos) -> Option<Rc<Link>> {
+        let recent = &self.recent[usize::from(core.0) % RECENT_LINKS];
+        if let Some((peer, id)) = recent.get()
+            && peer == (uid, core)
+            && let Some(link) = self.link(id)
+        {
+            return Some(link);
+        }
+        let link = self.find_or_dial(uid, core, address, now)?;
+        recent.set(Some(((uid, core), link.id)));
+        Some(link)
+    }
+
+    fn find_or_dial(&self, uid: PodUid, core: CoreIndex, address: &str, now: Nanos) -> Option<Rc<Link>> {
         let known = self.by_peer.borrow().get(&(uid, core)).copied();
         if let Some(link) = known.and_then(|id| self.link(id)) {
             return Some(link);
@@ -390,6 +415,11 @@ impl Routes {
         }
     }
 
+    /// Whether a link has new output.
+    pub(super) fn has_output(&self) -> bool {
+        !self.dirty.borrow().is_empty()
+    }
+
     /// Writes a frame, and stops reading from a peer that does not take its answers.
     pub(super) fn write(
         &self,
@@ -472,16 +502,23 @@ impl Routes {
             overflow.push_back(parcel);
         } else if let Err(parcel) = peer.producer.borrow_mut().push(parcel) {
             overflow.push_back(parcel);
+            self.overflows.set(true);
         }
     }
 
     /// Pushes what found no room before.
+    #[inline]
     pub(super) fn push_overflow(&self) {
+        if !self.overflows.get() {
+            return;
+        }
+        self.overflows.set(false);
         for peer in self.peers.iter().flatten() {
             let mut overflow = peer.overflow.borrow_mut();
             while let Some(parcel) = overflow.pop_front() {
                 if let Err(parcel) = peer.producer.borrow_mut().push(parcel) {
                     overflow.push_front(parcel);
+                    self.overflows.set(true);
                     break;
                 }
                 peer.touched.set(true);
@@ -490,7 +527,7 @@ impl Routes {
     }
 
     pub(super) fn has_overflow(&self) -> bool {
-        self.peers.iter().flatten().any(|peer| !peer.overflow.borrow().is_empty())
+        self.overflows.get()
     }
 
     fn send_to_core(&self, host: &Host, core: CoreIndex, outbound: &Outbound<'_>) -> Result<Sent, ClusterError> {

@@ -16,6 +16,7 @@ use core::task::{Context, Poll};
 use core::time::Duration;
 
 use super::call::{Call, PendingKey, ReplyTo};
+use super::cell::for_the_core;
 use super::dispatch::{Answer, Tables, outcome};
 use super::foreign::{self, ForeignAsk};
 use super::host::{Host, TimerKey};
@@ -25,6 +26,7 @@ use super::messenger::{EntityTarget, NOT_HOSTED};
 use super::options::Timeout;
 use super::pending::{Location, State};
 use super::router::Outbound;
+use crate::base::timers::TimerId;
 use crate::base::{ClusterError, CoreIndex, Nanos, SendError};
 
 type Outcome<M> = Result<<M as Message>::Reply, SendError<<M as Message>::Error>>;
@@ -162,6 +164,7 @@ impl<M: Message> Ask<M> {
             Delivered::Queued(_) | Delivered::Running(_) if discard => self.finish(Ok(None)),
             Delivered::Queued(_) | Delivered::Running(_) => {
                 let (key, deadline) = self.wait(host, context);
+                host.pending.set_sent(key, Location::Nowhere, arm(host, key, deadline));
                 host.attach(&delivered, key);
                 self.stage = Stage::OnCore(Waiting { core: host.core(), key, deadline });
                 Poll::Pending
@@ -179,16 +182,11 @@ impl<M: Message> Ask<M> {
     }
 
     /// Enters the table of those who wait.
+    #[inline(always)]
     fn wait(&self, host: &Host, context: &Context<'_>) -> (PendingKey, Nanos) {
-        let key = host.pending.insert(Tables::<M>::ANSWER);
-        host.pending.set_waker(key, context.waker());
+        let key = host.pending.insert(Tables::<M>::ANSWER, Some(for_the_core(host, context.waker())));
         let timeout = self.target.timeout.resolve(host.defaults().send_timeout);
-        let deadline = timeout.map_or(Nanos::NEVER, |timeout| host.now() + timeout);
-        if deadline != Nanos::NEVER {
-            let timer = host.arm(deadline, TimerKey::Ask(key));
-            host.pending.set_timer(key, timer);
-        }
-        (key, deadline)
+        (key, timeout.map_or(Nanos::NEVER, |timeout| host.now() + timeout))
     }
 
     #[inline(never)]
@@ -204,7 +202,8 @@ impl<M: Message> Ask<M> {
         let (key, deadline) = self.wait(host, context);
         host.enter_order(key, self.target.hash);
         self.stage = Stage::OnCore(Waiting { core: host.core(), key, deadline });
-        self.send_away(host, discard, key, deadline)
+        let timer = arm(host, key, deadline);
+        self.send_away(host, discard, key, deadline, timer)
     }
 
     /// Hands the message to the router; it stays here if it goes over a link or finds no way.
@@ -214,6 +213,7 @@ impl<M: Message> Ask<M> {
         discard: bool,
         key: PendingKey,
         deadline: Nanos,
+        timer: Option<TimerId>,
     ) -> Poll<Result<Option<Answer<M>>, ClusterError>> {
         let Some(message) = &mut self.message else {
             // It was moved to another core and got lost with it.
@@ -238,10 +238,11 @@ impl<M: Message> Ask<M> {
                 if sent.location == Location::Unrouted && host.pending.wait_for_route(key) {
                     host.router().wait_for_route(key);
                 }
-                host.pending.set_location(key, sent.location);
+                host.pending.set_sent(key, sent.location, timer);
                 Poll::Pending
             }
             Err(error) => {
+                host.pending.set_sent(key, Location::Nowhere, timer);
                 self.forget();
                 Poll::Ready(Err(error))
             }
@@ -256,11 +257,16 @@ impl<M: Message> Ask<M> {
         discard: bool,
     ) -> Poll<Result<Option<Answer<M>>, ClusterError>> {
         let Stage::OnCore(Waiting { key, deadline, .. }) = self.stage else { unreachable!("checked by the caller") };
-        host.pending.set_waker(key, context.waker());
         let state = host.pending.check(key);
         match state {
-            Some(State::Waiting) if host.pending.location(key) != Location::Unrouted => Poll::Pending,
-            Some(State::Waiting) => self.try_again(host, context, discard, key, deadline),
+            Some(State::Waiting) if host.pending.location(key) != Location::Unrouted => {
+                host.pending.set_waker(host, key, context.waker());
+                Poll::Pending
+            }
+            Some(State::Waiting) => {
+                host.pending.set_waker(host, key, context.waker());
+                self.try_again(host, context, discard, key, deadline)
+            }
             Some(State::Answered(block)) => {
                 host.disarm(host.pending.remove_taken(key));
                 // SAFETY: the block holds an answer of this message, which moves out of it.
@@ -302,7 +308,8 @@ impl<M: Message> Ask<M> {
             self.stage = Stage::New;
             return self.start_here(host, context, discard);
         }
-        self.send_away(host, discard, key, deadline)
+        let timer = host.pending.timer(key);
+        self.send_away(host, discard, key, deadline, timer)
     }
 
     fn end(
@@ -347,6 +354,12 @@ impl<M: Message> Ask<M> {
             foreign::submit_to(node, core, Box::new(move |host| forget_on(host, key)));
         }
     }
+}
+
+/// The timer that ends the waiting of an ask.
+#[inline(always)]
+fn arm(host: &Host, key: PendingKey, deadline: Nanos) -> Option<TimerId> {
+    (deadline != Nanos::NEVER).then(|| host.arm(deadline, TimerKey::Ask(key)))
 }
 
 fn forget_on(host: &Host, key: PendingKey) {

@@ -3,12 +3,18 @@
 //! A cell is one block of the core's pool: header, then the future, which never moves. A future that is ready at its
 //! first poll costs no task, no queue and no atomic read-modify-write. A waker that outlives the poll holds a
 //! reference to the cell and to its [`WakeTarget`]; it may be used and dropped on any thread, also after the core is
-//! gone. Called by `dispatch` and `host`.
+//! gone. The table of waiting asks, which never leaves its core, keeps [wakers of the core's own](for_the_core) instead:
+//! an ask that waits and is woken on its core needs no atomic read-modify-write either. Called by `dispatch`, `pending`
+//! and `host`.
 //!
 //! Invariants:
-//! - `refs` counts the engine (1 until the cell is closed), each cloned waker, and the cell's place in a queue;
+//! - `local` counts the references of the core itself: the engine (1 until the cell is closed), each waker of the
+//!   core's own, and the cell's place in the ready queue. `refs` counts 1 for all of those together, each other waker,
+//!   and the cell's place in the stack of the woken;
 //! - foreign threads touch only `refs`, `state`, `next_woken`, `target` and `vtable`;
-//! - a cell is in at most one queue, and only while its state is `QUEUED`;
+//! - a cell is in the ready queue at most once, and only while it is `queued`; it is in the stack of the woken at most
+//!   once, and only while its state is `QUEUED` (or was, when it was closed). It may be in both: then it is polled once
+//!   more than needed;
 //! - a closed cell holds no future any more, only memory that its last reference releases.
 #![allow(unsafe_code)]
 
@@ -53,10 +59,22 @@ impl WakeTarget {
         !self.woken.is_empty()
     }
 
-    /// Hands the cells that foreign threads woke to `queue`, oldest first; each comes with its queue reference.
-    pub(super) fn take_woken(&self, mut queue: impl FnMut(NonNull<CellHeader>)) {
+    /// Hands the cells that foreign threads woke to `queue`, oldest first; each comes with a reference of the core's.
+    /// Called on the core, whose pool this is.
+    pub(super) fn take_woken(&self, pool: &BlockPool, mut queue: impl FnMut(NonNull<CellHeader>)) {
         for cell in self.woken.take_all() {
-            queue(cell);
+            // SAFETY: each cell in the stack came with one reference, which is given up at the end. A cell whose state is
+            // still `QUEUED` is not closed, so the core has its own reference, and this is the core's thread.
+            unsafe {
+                // Wake-ups from now on push it again. Acquire: the poll sees what the wakers did before.
+                let state = &(*cell.as_ptr()).state;
+                let open = state.compare_exchange(QUEUED, IDLE, Ordering::AcqRel, Ordering::Acquire).is_ok();
+                if open && enter_queue(cell) {
+                    take_local(cell);
+                    queue(cell);
+                }
+                drop_reference(cell, Some(pool));
+            }
         }
     }
 }
@@ -86,7 +104,11 @@ pub struct CellVtable {
 #[repr(C)]
 pub struct CellHeader {
     refs: AtomicU32,
+    /// References of the core itself.
+    local: Cell<u32>,
     state: AtomicU8,
+    /// In the ready queue of the core.
+    queued: Cell<bool>,
     /// The future is being polled further up the stack, so it cannot be dropped now.
     pub(super) polling: Cell<bool>,
     /// Drop the future as soon as its poll returns.
@@ -112,7 +134,9 @@ impl CellHeader {
     pub(super) fn new(target: &Arc<WakeTarget>, vtable: &'static CellVtable) -> CellHeader {
         CellHeader {
             refs: AtomicU32::new(1),
+            local: Cell::new(1),
             state: AtomicU8::new(IDLE),
+            queued: Cell::new(false),
             polling: Cell::new(false),
             interrupted: Cell::new(false),
             next_woken: AtomicPtr::new(core::ptr::null_mut()),
@@ -176,8 +200,25 @@ unsafe fn wake_by_ref(data: *const ()) {
 /// # Safety
 /// The caller holds a reference to the cell, and its target is alive.
 pub(super) unsafe fn wake_cell(cell: NonNull<CellHeader>) {
+    Host::with_current(|host| match host {
+        // SAFETY: passed on; the cell belongs to the core of this host, which runs on this thread.
+        Some(host) if is_of(cell, host) => unsafe {
+            if enter_queue(cell) {
+                take_local(cell);
+                host.queue_cell(cell);
+            }
+        },
+        // SAFETY: passed on.
+        _ => unsafe { wake_from_outside(cell) },
+    });
+}
+
+/// # Safety
+/// See [`wake_cell`].
+unsafe fn wake_from_outside(cell: NonNull<CellHeader>) {
     let pointer = cell.as_ptr();
-    // SAFETY: the caller's reference keeps the cell alive. The new reference belongs to the queue.
+    // SAFETY: the caller's reference keeps the cell alive. The new reference belongs to the stack, in which the cell is
+    // not, since its state was `IDLE`.
     unsafe {
         let state = &(*pointer).state;
         // Release: what the waker's thread did before is seen by the poll that follows.
@@ -185,15 +226,122 @@ pub(super) unsafe fn wake_cell(cell: NonNull<CellHeader>) {
             return;
         }
         (*pointer).refs.fetch_add(1, Ordering::Relaxed);
-        let target = (*pointer).target;
-        Host::with_current(|host| match host {
-            Some(host) if core::ptr::eq(Arc::as_ptr(host.wake_target()), target.as_ptr()) => host.queue_cell(cell),
-            _ => {
-                let target = target.as_ref();
-                target.woken.push(cell);
-                target.doorbell.ring_if_sleeping();
+        let target = (*pointer).target.as_ref();
+        target.woken.push(cell);
+        target.doorbell.ring_if_sleeping();
+    }
+}
+
+/// Whether a cell belongs to the core of `host`.
+#[inline(always)]
+fn is_of(cell: NonNull<CellHeader>, host: &Host) -> bool {
+    // SAFETY: the callers hold a reference to the cell; the target never changes.
+    let target = unsafe { (*cell.as_ptr()).target };
+    core::ptr::eq(Arc::as_ptr(host.wake_target()), target.as_ptr())
+}
+
+/// Says that a cell enters the ready queue. False if it must not: it is there already, or closed.
+///
+/// # Safety
+/// On the cell's core, with a reference to it.
+#[inline(always)]
+unsafe fn enter_queue(cell: NonNull<CellHeader>) -> bool {
+    // SAFETY: the caller's reference keeps the cell alive. Only the core closes it, so its own thread sees that.
+    let header = unsafe { cell.as_ref() };
+    header.state.load(Ordering::Relaxed) != CLOSED && !header.queued.replace(true)
+}
+
+/// One more reference of the core.
+///
+/// # Safety
+/// On the cell's core, which holds one.
+#[inline(always)]
+unsafe fn take_local(cell: NonNull<CellHeader>) {
+    // SAFETY: the core's reference keeps the cell alive.
+    let local = unsafe { &cell.as_ref().local };
+    local.set(local.get() + 1);
+}
+
+/// Gives up a reference of the core.
+///
+/// # Safety
+/// On the cell's core; the caller owns the reference. `pool` as in [`drop_reference`].
+#[inline(always)]
+pub(super) unsafe fn drop_local(cell: NonNull<CellHeader>, pool: Option<&BlockPool>) {
+    // SAFETY: the reference keeps the cell alive; with the last one of the core goes the one in `refs`.
+    unsafe {
+        let local = &cell.as_ref().local;
+        local.set(local.get() - 1);
+        if local.get() == 0 {
+            drop_reference(cell, pool);
+        }
+    }
+}
+
+/// The functions of a waker that stays on the core of its cell: it holds one of the core's references, and none to the
+/// target, since the core does.
+static WAKER_OF_THE_CORE: RawWakerVTable = RawWakerVTable::new(clone_on_core, wake_on_core, wake_by_ref, drop_on_core);
+
+/// A waker that does what `waker` does, for the use of this core alone: it must not leave the thread, nor outlive the host.
+/// Cheaper than a clone if it belongs to a cell of this core, which is the common case.
+pub(super) fn for_the_core(host: &Host, waker: &Waker) -> Waker {
+    if let Some(cell) = NonNull::new(waker.data().cast_mut().cast::<CellHeader>())
+        && core::ptr::eq(waker.vtable(), &raw const WAKER)
+        && is_of(cell, host)
+    {
+        // SAFETY: a waker with these functions keeps its cell alive, by a reference or because the cell is being polled;
+        // the cell belongs to this core, which is where we are. Of a closed one the core may hold no reference any more:
+        // then there is none to add to.
+        unsafe {
+            if (*cell.as_ptr()).local.get() > 0 {
+                take_local(cell);
+                return Waker::from_raw(RawWaker::new(waker.data(), &WAKER_OF_THE_CORE));
             }
-        });
+        }
+    }
+    waker.clone()
+}
+
+/// Whether `known`, made [`for_the_core`] or not, wakes what `waker` wakes.
+#[inline]
+pub(super) fn wakes_the_same(known: &Waker, waker: &Waker) -> bool {
+    let of_the_core = || {
+        core::ptr::eq(known.vtable(), &raw const WAKER_OF_THE_CORE) && core::ptr::eq(waker.vtable(), &raw const WAKER)
+    };
+    known.data() == waker.data() && (core::ptr::eq(known.vtable(), waker.vtable()) || of_the_core())
+}
+
+unsafe fn clone_on_core(data: *const ()) -> RawWaker {
+    // SAFETY: the waker that is cloned holds a reference of the core, and stays on its thread.
+    unsafe { take_local(NonNull::new_unchecked(data.cast_mut().cast())) };
+    RawWaker::new(data, &WAKER_OF_THE_CORE)
+}
+
+unsafe fn wake_on_core(data: *const ()) {
+    // SAFETY: the block came from a pool, so it is not null.
+    let cell = unsafe { NonNull::new_unchecked(data.cast_mut().cast::<CellHeader>()) };
+    Host::with_current(|host| match host {
+        // SAFETY: this waker's reference goes to the queue, or is given up.
+        Some(host) if is_of(cell, host) => unsafe {
+            if enter_queue(cell) {
+                host.queue_cell(cell);
+            } else {
+                drop_local(cell, Some(host.pool()));
+            }
+        },
+        // SAFETY: the waker's reference keeps the cell alive, and the host, which the waker does not outlive, its target.
+        _ => unsafe {
+            wake_from_outside(cell);
+            drop_local(cell, None);
+        },
+    });
+}
+
+unsafe fn drop_on_core(data: *const ()) {
+    // SAFETY: the waker owns the reference; the block came from a pool, so it is not null.
+    unsafe {
+        let cell = NonNull::new_unchecked(data.cast_mut().cast::<CellHeader>());
+        Host::with_current(|host| drop_local(cell, host.filter(|host| is_of(cell, host)).map(Host::pool)));
     }
 }
 
@@ -204,23 +352,23 @@ unsafe fn drop_waker(data: *const ()) {
         let cell = NonNull::new_unchecked(data.cast_mut().cast::<CellHeader>());
         let target = (*cell.as_ptr()).target;
         Host::with_current(|host| match host {
-            Some(host) if core::ptr::eq(Arc::as_ptr(host.wake_target()), target.as_ptr()) => {
-                drop_reference(cell, Some(host.pool()))
-            }
+            Some(host) if is_of(cell, host) => drop_reference(cell, Some(host.pool())),
             _ => drop_reference(cell, None),
         });
         Arc::decrement_strong_count(target.as_ptr());
     }
 }
 
-/// Takes a cell out of the queue for its poll: wake-ups from now on queue it again. False if it was closed.
+/// Takes a cell out of the ready queue for its poll: wake-ups from now on queue it again. False if it was closed.
 ///
 /// # Safety
-/// The caller owns the queue's reference.
+/// On the cell's core; the caller owns the queue's reference.
+#[inline(always)]
 pub(super) unsafe fn begin_poll(cell: NonNull<CellHeader>) -> bool {
-    // SAFETY: the queue's reference keeps the cell alive.
-    let state = unsafe { &(*cell.as_ptr()).state };
-    state.compare_exchange(QUEUED, IDLE, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    // SAFETY: the queue's reference keeps the cell alive. Only the core closes it, so its own thread sees that.
+    let header = unsafe { cell.as_ref() };
+    header.queued.set(false);
+    header.state.load(Ordering::Relaxed) != CLOSED
 }
 
 /// Ends a cell whose future was dropped, and gives up the engine's reference.
@@ -230,15 +378,15 @@ pub(super) unsafe fn begin_poll(cell: NonNull<CellHeader>) -> bool {
 #[inline(always)]
 pub(super) unsafe fn close(cell: NonNull<CellHeader>, pool: &BlockPool) {
     let pointer = cell.as_ptr();
-    // SAFETY: the engine's reference keeps the cell alive until `drop_reference` or `give`. When ours is the only
+    // SAFETY: the engine's reference keeps the cell alive until `drop_local` or `give`. When ours is the only
     // reference nobody can make another one, so the block can go back without an atomic operation.
     unsafe {
-        if (*pointer).refs.load(Ordering::Acquire) == 1 {
+        if (*pointer).local.get() == 1 && (*pointer).refs.load(Ordering::Acquire) == 1 {
             pool.give(cell.cast(), (*pointer).vtable.layout);
             return;
         }
         (*pointer).state.store(CLOSED, Ordering::Release);
-        drop_reference(cell, Some(pool));
+        drop_local(cell, Some(pool));
     }
 }
 

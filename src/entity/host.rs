@@ -424,6 +424,12 @@ impl Host {
         !self.ready.borrow().is_empty() || self.options.wake_target.has_woken()
     }
 
+    /// How many things can run at once.
+    #[inline]
+    pub fn ready_length(&self) -> usize {
+        self.ready.borrow().len()
+    }
+
     /// Tells the time.
     #[inline]
     pub fn set_now(&self, now: Nanos) {
@@ -441,7 +447,7 @@ impl Host {
         if !self.options.wake_target.has_woken() {
             return false;
         }
-        self.options.wake_target.take_woken(|cell| self.queue_cell(cell));
+        self.options.wake_target.take_woken(&self.pool, |cell| self.queue_cell(cell));
         true
     }
 
@@ -486,7 +492,7 @@ impl Host {
                     if cell::begin_poll(cell) {
                         (cell.as_ref().vtable().poll)(self, cell);
                     }
-                    cell::drop_reference(cell, Some(&self.pool));
+                    cell::drop_local(cell, Some(&self.pool));
                 }
                 true
             }
@@ -784,7 +790,7 @@ impl Drop for Host {
         for runnable in ready {
             if let Runnable::Cell(cell) = runnable {
                 // SAFETY: the queue's reference came with the cell.
-                unsafe { cell::drop_reference(cell, Some(&host.pool)) };
+                unsafe { cell::drop_local(cell, Some(&host.pool)) };
             }
         }
     }

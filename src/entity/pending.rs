@@ -10,8 +10,9 @@ use core::ptr::NonNull;
 use core::task::Waker;
 
 use super::call::PendingKey;
-use super::cell::CellHeader;
+use super::cell::{self, CellHeader};
 use super::dispatch::AnswerVtable;
+use super::host::Host;
 use super::mailbox::Waiting;
 use super::pool::BlockPool;
 use crate::base::timers::TimerId;
@@ -56,6 +57,7 @@ struct Entry {
     hash: u64,
     state: State,
     location: Location,
+    /// Made [for the core](cell::for_the_core): it does not leave this table but to wake or to be dropped.
     waker: Option<Waker>,
     /// Is among those who are woken when a way opens.
     waits_for_route: bool,
@@ -88,7 +90,8 @@ impl PendingAsks {
         self.live.get()
     }
 
-    pub(super) fn insert(&self, answer_type: &'static AnswerVtable) -> PendingKey {
+    /// A new entry that waits; `waker` was made [for the core](cell::for_the_core).
+    pub(super) fn insert(&self, answer_type: &'static AnswerVtable, waker: Option<Waker>) -> PendingKey {
         let mut entries = self.entries.borrow_mut();
         self.live.set(self.live.get() + 1);
         let index = self.free.get();
@@ -98,6 +101,7 @@ impl PendingAsks {
             }
             entry.state = State::Waiting;
             entry.location = Location::Nowhere;
+            entry.waker = waker;
             entry.waits_for_route = false;
             entry.order = 0;
             entry.answer_type = answer_type;
@@ -110,7 +114,7 @@ impl PendingAsks {
             hash: 0,
             state: State::Waiting,
             location: Location::Nowhere,
-            waker: None,
+            waker,
             waits_for_route: false,
             timer: None,
             answer_type,
@@ -135,16 +139,25 @@ impl PendingAsks {
         self.with(key, |entry| entry.location).unwrap_or(Location::Nowhere)
     }
 
+    pub(super) fn timer(&self, key: PendingKey) -> Option<TimerId> {
+        self.with(key, |entry| entry.timer).flatten()
+    }
+
     pub(super) fn set_timer(&self, key: PendingKey, timer: TimerId) {
         self.with(key, |entry| entry.timer = Some(timer));
     }
 
-    /// Remembers whom to wake.
-    pub(super) fn set_waker(&self, key: PendingKey, waker: &Waker) {
+    /// Says where the message is now, and which timer ends the waiting.
+    pub(super) fn set_sent(&self, key: PendingKey, location: Location, timer: Option<TimerId>) {
+        self.with(key, |entry| (entry.location, entry.timer) = (location, timer));
+    }
+
+    /// Remembers whom to wake. `host` is the host of this table.
+    pub(super) fn set_waker(&self, host: &Host, key: PendingKey, waker: &Waker) {
         let mut old = None;
         self.with(key, |entry| match &mut entry.waker {
-            Some(known) if known.will_wake(waker) => {}
-            slot => old = slot.replace(waker.clone()),
+            Some(known) if cell::wakes_the_same(known, waker) => {}
+            slot => old = slot.replace(cell::for_the_core(host, waker)),
         });
         drop(old);
     }

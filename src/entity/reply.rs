@@ -43,7 +43,7 @@ impl<T: 'static> Vtable<T> {
 impl<T: 'static> Reply<T> {
     /// A place for a value on the core of `host`.
     pub(crate) fn new(host: &Host, timeout: Duration) -> Reply<T> {
-        let key = host.pending.insert(Vtable::<T>::ANSWER);
+        let key = host.pending.insert(Vtable::<T>::ANSWER, None);
         let timer = host.arm(host.now() + timeout, TimerKey::Ask(key));
         host.pending.set_timer(key, timer);
         Reply { node: host.node(), key, done: false, value: PhantomData }
@@ -82,9 +82,11 @@ impl<T: 'static> Future for Reply<T> {
             let Some(host) = host.filter(|host| host.node() == self.node && !self.done) else {
                 return Poll::Ready(Err(ClusterError::Stopped));
             };
-            host.pending.set_waker(self.key, context.waker());
             match host.pending.check(self.key) {
-                Some(State::Waiting) => Poll::Pending,
+                Some(State::Waiting) => {
+                    host.pending.set_waker(host, self.key, context.waker());
+                    Poll::Pending
+                }
                 Some(State::Answered(block)) => {
                     self.done = true;
                     host.disarm(host.pending.remove_taken(self.key));

@@ -12,6 +12,7 @@ use core::task::{Context, Poll};
 use core::time::Duration;
 
 use super::call::PendingKey;
+use super::cell::for_the_core;
 use super::dispatch::AnswerVtable;
 use super::host::{Host, TimerKey};
 use super::lifecycle::{Entity, StopReason};
@@ -226,24 +227,23 @@ impl Future for Sleep {
             let Some(host) = host else { return Poll::Ready(()) };
             match self.waiting {
                 None => {
-                    let key = host.pending.insert(NOTHING);
-                    host.pending.set_waker(key, context.waker());
+                    let key = host.pending.insert(NOTHING, Some(for_the_core(host, context.waker())));
                     let timer = host.arm(host.now() + self.duration, TimerKey::Sleep(key));
                     host.pending.set_timer(key, timer);
                     self.waiting = Some((host.node(), key));
                     Poll::Pending
                 }
-                Some((node, key)) if node == host.node() => {
-                    host.pending.set_waker(key, context.waker());
-                    match host.pending.check(key) {
-                        Some(State::Waiting) => Poll::Pending,
-                        _ => {
-                            host.pending.remove(key, host.pool());
-                            self.waiting = None;
-                            Poll::Ready(())
-                        }
+                Some((node, key)) if node == host.node() => match host.pending.check(key) {
+                    Some(State::Waiting) => {
+                        host.pending.set_waker(host, key, context.waker());
+                        Poll::Pending
                     }
-                }
+                    _ => {
+                        host.pending.remove(key, host.pool());
+                        self.waiting = None;
+                        Poll::Ready(())
+                    }
+                },
                 Some(_) => Poll::Ready(()),
             }
         })

@@ -108,6 +108,9 @@ pub trait Engine {
     /// Runs what is ready until `until` at most, and returns early at a checkpoint when `news` says so. True if it did something.
     fn work(&self, now: Nanos, until: Nanos, clock: &dyn Fn() -> Nanos, news: &dyn Fn() -> bool) -> bool;
 
+    /// Did the last [`work`](Engine::work) leave some of what was ready when it began?
+    fn has_more_to_run(&self) -> bool;
+
     /// Fires the timers that are due at `now`.
     fn advance(&self, now: Nanos);
 

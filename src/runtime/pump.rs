@@ -31,6 +31,8 @@ const WATCHDOG_PERIOD: Duration = Duration::from_millis(10);
 /// Passes of the executor's reactor are this much rarer while no helper task runs: by default one each 5 ms, so that they do not
 /// show in the 99th percentile of round trips.
 const IDLE_PASS_FACTOR: u32 = 50;
+/// Longest time that output is kept while more is ready: half of what a round trip with a full window takes.
+const HOLD: Duration = Duration::from_micros(50);
 /// Names that are resolved at the same time; the others wait for the next turn.
 const RESOLVING_MAX: usize = 16;
 /// Rounds of 100 µs for links to end when the core stops.
@@ -58,6 +60,8 @@ pub(crate) struct Pump<E: Engine> {
     linger: Duration,
     last_pass: Nanos,
     idle_since: Nanos,
+    /// Since when output is kept for the sake of what is ready.
+    held_since: Option<Nanos>,
     stop_by: Option<Nanos>,
     unresolved: VecDeque<(LinkId, String)>,
     resolved: Resolved,
@@ -93,6 +97,7 @@ impl<E: Engine> Pump<E> {
             linger: options.limits.linger,
             last_pass: now,
             idle_since: now,
+            held_since: None,
             stop_by: None,
             unresolved: VecDeque::new(),
             resolved: Resolved::default(),
@@ -165,9 +170,13 @@ impl<E: Engine> Pump<E> {
     #[inline]
     fn turn(&mut self, now: Nanos) -> io::Result<bool> {
         let mut busy = self.reactor.complete(&self.engine, now)?;
-        busy |= self.engine.inboxes(now);
+        // One look for a turn that finds nothing, of which an idle core makes ten million each second: whatever it costs
+        // there, a message from another core waits for half of it.
         if self.engine.has_work() {
-            busy |= self.work();
+            busy |= self.engine.inboxes(now);
+            if self.engine.has_work() {
+                busy |= self.work();
+            }
         }
         if self.engine.next_deadline() <= now {
             self.engine.advance(now);
@@ -175,10 +184,29 @@ impl<E: Engine> Pump<E> {
         }
         busy |= self.reactor.sweep(now);
         busy |= self.resolve();
-        busy |= self.reactor.flush(&self.engine, now);
+        if !self.holds_output(now) {
+            busy |= self.reactor.flush(&self.engine, now);
+        }
         self.engine.flush_peers();
         self.reactor.submit()?;
         Ok(busy)
+    }
+
+    /// Whether this turn keeps its output for the next one: what is ready still will add to it, and one send for all of it
+    /// costs little more than one for a part. Only for a short time, so that a core which always has work sends too.
+    #[inline]
+    fn holds_output(&mut self, now: Nanos) -> bool {
+        // A core that stops looks at what is sent after each turn: nothing may be kept then.
+        if !self.engine.has_more_to_run() || self.engine.stopped() {
+            self.held_since = None;
+            return false;
+        }
+        let held_since = *self.held_since.get_or_insert(now);
+        let holds = now.since(held_since) < HOLD;
+        if !holds {
+            self.held_since = None;
+        }
+        holds
     }
 
     fn work(&mut self) -> bool {
@@ -194,10 +222,10 @@ impl<E: Engine> Pump<E> {
     /// Moves names to the helpers and addresses from them.
     #[inline]
     fn resolve(&mut self) -> bool {
-        self.unresolved.extend(self.reactor.take_unresolved());
-        if self.unresolved.is_empty() && self.resolving == 0 {
+        if self.resolving == 0 && self.unresolved.is_empty() && !self.reactor.has_unresolved() {
             return false;
         }
+        self.unresolved.extend(self.reactor.take_unresolved());
         while self.resolving < RESOLVING_MAX
             && let Some((link, name)) = self.unresolved.pop_front()
         {

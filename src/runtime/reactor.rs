@@ -325,6 +325,12 @@ impl Reactor {
         }
     }
 
+    /// Are there names that have to be resolved?
+    #[inline]
+    pub fn has_unresolved(&self) -> bool {
+        !self.to_resolve.is_empty()
+    }
+
     /// Names that have to be resolved; answered by [`resolved`](Reactor::resolved).
     pub fn take_unresolved(&mut self) -> Vec<(LinkId, String)> {
         std::mem::take(&mut self.to_resolve)

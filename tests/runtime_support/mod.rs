@@ -260,6 +260,10 @@ impl Engine for Echo {
         true
     }
 
+    fn has_more_to_run(&self) -> bool {
+        false
+    }
+
     fn advance(&self, now: Nanos) {
         let mut state = self.state.borrow_mut();
         let before = state.timers.len();

@@ -21,6 +21,9 @@ use crate::schedule::{OpenLoop, Schedule, Tally};
 /// Starts between two looks at the clock, for the longest pause.
 const STARTS_PER_LOOK: u64 = 64;
 
+/// Longest [`Job::settling_time`]: several times what the machine's counters take to read.
+const SETTLING_MAX: Duration = Duration::from_millis(25);
+
 /// One round to run.
 #[derive(Clone)]
 pub struct Job {
@@ -40,7 +43,11 @@ pub struct Job {
 impl Job {
     pub fn new(scenario: &Scenario, length: RoundLength, watch: Watch) -> Self {
         let outstanding = scenario.outstanding();
-        let every = if scenario.place == Place::Local { Sampler::for_local(outstanding) } else { Sampler::one_in(1) };
+        let every = match (scenario.place, scenario.pace) {
+            (Place::Local, _) => Sampler::for_local(outstanding),
+            (Place::Remote, Pace::Closed { .. }) => Sampler::for_remote(outstanding),
+            _ => Sampler::one_in(1),
+        };
         Job {
             operation: scenario.operation,
             handler: scenario.handler,
@@ -52,6 +59,16 @@ impl Job {
             operations_max: None,
             sampler: every,
             watch,
+        }
+    }
+
+    /// Between the end of the warm-up and the first latency that counts. Reading the counters of the machine there takes
+    /// milliseconds on the core that sends. In a closed loop only what is in flight waits for it; in an open loop all
+    /// that is due meanwhile does, and what stands in line behind that.
+    fn settling_time(&self) -> Duration {
+        match self.pace {
+            Pace::Closed { .. } => Duration::ZERO,
+            Pace::Open { .. } => SETTLING_MAX.min(self.length.duration / 10),
         }
     }
 }
@@ -84,6 +101,8 @@ struct Round {
     phase: Cell<Phase>,
     phase_ends: Cell<u64>,
     measured_from: Cell<u64>,
+    /// Latencies count of what starts at this time or later.
+    recorded_from: Cell<u64>,
     measured_until: Cell<u64>,
     next: Cell<usize>,
     operations: Cell<u64>,
@@ -107,6 +126,7 @@ impl Round {
             clock,
             phase: Cell::new(Phase::WarmUp),
             measured_from: Cell::new(0),
+            recorded_from: Cell::new(u64::MAX),
             measured_until: Cell::new(0),
             next: Cell::new(0),
             operations: Cell::new(0),
@@ -143,12 +163,19 @@ impl Round {
                 self.errors.set(0);
                 self.latencies.borrow_mut().clear();
                 self.phase.set(Phase::Measure);
-                self.measured_from.set(self.clock.ticks());
-                self.phase_ends.set(self.clock.ticks() + self.clock.ticks_in(self.job.length.duration));
+                let now = self.clock.ticks();
+                self.measured_from.set(now);
+                self.recorded_from.set(now + self.clock.ticks_in(self.job.settling_time()));
+                self.phase_ends.set(now + self.clock.ticks_in(self.job.length.duration));
             }
             Phase::Measure => self.end(now),
             Phase::Over => {}
         }
+    }
+
+    /// Whether the latency counts of an operation that started at this time and is over now.
+    fn is_recorded(&self, started: u64) -> bool {
+        self.phase.get() == Phase::Measure && started >= self.recorded_from.get()
     }
 
     fn end(&self, now: u64) {
@@ -240,7 +267,7 @@ async fn ask_until_over(round: Rc<Round>) {
         let started = round.clock.ticks();
         let failed = round.operate(round.next_id()).await;
         let now = round.clock.ticks();
-        if round.phase.get() == Phase::Measure && !failed {
+        if round.is_recorded(started) && !failed {
             round.latencies.borrow_mut().record(round.clock.ns(now - started));
         }
         round.done(failed);
@@ -280,9 +307,14 @@ async fn open(
     let round = Round::new(job, messenger, ids);
     let started = round.clock.ticks();
     let now_ns = |round: &Round| round.clock.ns(round.clock.ticks() - started);
+    let mut counts = false;
     while schedule.next_at_ns().is_some() {
-        let now = now_ns(&round);
         round.look_at_clock(round.clock.ticks());
+        let now = now_ns(&round);
+        if !counts && round.is_recorded(round.clock.ticks()) {
+            counts = true;
+            schedule.count_from(now);
+        }
         if round.running.get() >= OPEN_LOOP_IN_FLIGHT_MAX {
             schedule.held_back(now);
         } else if let Some(send) = schedule.next(now) {
@@ -291,7 +323,7 @@ async fn open(
             let sent = atoll::entity::spawn(async move {
                 let failed = task.operate(task.next_id()).await;
                 let now = task.clock.ns(task.clock.ticks() - started);
-                if task.phase.get() == Phase::Measure && !failed {
+                if task.is_recorded(started + task.clock.ticks_in(Duration::from_nanos(send.intended_ns))) && !failed {
                     task.latencies.borrow_mut().record(OpenLoop::latency_ns(send, now));
                 }
                 task.done(failed);

@@ -1,5 +1,10 @@
 //! Floor of remote asks: two pinned processes, each with one raw io_uring ring, move the same number of bytes over TCP
-//! loopback with the same number of requests in flight. Every byte is written and received, none is interpreted.
+//! loopback with the same number of requests in flight.
+//!
+//! Requests are asks of their own, so each message is written and read on its own: at its start are its length and the
+//! place of its request, by which the server finds where it ends and the client whose answer it is ([`Frames`],
+//! [`Walker`]). Nothing else is interpreted. Without that ([`Shape::told_apart`]) it is a pump of bytes, which knows of a
+//! thousand messages only their sum; that figure is printed beside the floor (ADR 11).
 
 use std::io;
 use std::net::{TcpListener, TcpStream};
@@ -25,6 +30,17 @@ pub struct Shape {
     pub outstanding: u32,
     /// How long both sides spin before they sleep.
     pub spin: Spin,
+    /// Whether messages are told apart. Such as are shorter than [`HEADER_BYTES`] cannot be.
+    pub told_apart: bool,
+}
+
+/// Bytes at the start of a message: its length and the place of its request.
+const HEADER_BYTES: usize = 12;
+
+impl Shape {
+    fn told_apart(&self) -> bool {
+        self.told_apart && self.request_bytes >= HEADER_BYTES && self.reply_bytes >= HEADER_BYTES
+    }
 }
 
 /// One round against a peer process that is started for it.
@@ -45,7 +61,7 @@ pub fn round(shape: &Shape, server_cpu: usize, client_cpu: usize, length: RoundL
 
 /// The hidden command line of the peer.
 fn peer_command(shape: &Shape, cpu: usize) -> Vec<String> {
-    [
+    let mut command = [
         "floor-peer",
         "--cpu",
         &cpu.to_string(),
@@ -57,23 +73,26 @@ fn peer_command(shape: &Shape, cpu: usize) -> Vec<String> {
         &shape.spin.argument(),
     ]
     .map(str::to_owned)
-    .to_vec()
+    .to_vec();
+    if shape.told_apart() {
+        command.push("--told-apart".to_owned());
+    }
+    command
 }
 
 /// What the peer process does: prints its port, answers one connection, ends with it.
-pub fn peer(cpu: usize, request_bytes: usize, reply_bytes: usize, spin: Spin) -> anyhow::Result<()> {
+pub fn peer(cpu: usize, request_bytes: usize, reply_bytes: usize, spin: Spin, told_apart: bool) -> anyhow::Result<()> {
     pin_to(cpu)?;
     let listener = TcpListener::bind("127.0.0.1:0")?;
     println!("{}", listener.local_addr()?.port());
     let (stream, _) = listener.accept()?;
     prepare(&stream)?;
-    let replies = Template::new(reply_bytes);
-    let mut messages = Counter::new(request_bytes);
     let mut idle = Idle::new(spin);
     with_connection(&stream, |connection| {
+        let mut answer = answering(request_bytes, reply_bytes, told_apart);
         while !connection.closed {
             let sleep = idle.sleep_now();
-            let worked = connection.turn(sleep, |bytes, answers| replies.put(messages.count(bytes.len()), answers))?;
+            let worked = connection.turn(sleep, &mut answer)?;
             idle.turned(worked);
         }
         Ok(())
@@ -81,22 +100,48 @@ pub fn peer(cpu: usize, request_bytes: usize, reply_bytes: usize, spin: Spin) ->
     Ok(())
 }
 
+/// What the peer does with received bytes.
+fn answering(request_bytes: usize, reply_bytes: usize, told_apart: bool) -> impl FnMut(&[u8], &mut Vec<u8>) {
+    let (pump, frames) = (Template::new(reply_bytes), Frames::new(reply_bytes));
+    let (mut messages, mut walker) = (Counter::new(request_bytes), Walker::default());
+    move |bytes, answers| {
+        if told_apart {
+            walker.each(bytes, |place| frames.put(place, answers));
+        } else {
+            pump.put(messages.count(bytes.len()), answers);
+        }
+    }
+}
+
 /// The asking side: keeps `outstanding` requests in flight until the time is over.
 fn ask(connection: &mut Connection<'_>, shape: &Shape, watch: &Watch, length: RoundLength) -> io::Result<Sample> {
     let clock = Clock::get();
     let outstanding = shape.outstanding.max(1) as usize;
-    let requests = Template::new(shape.request_bytes);
-    let mut replies = Counter::new(shape.reply_bytes);
+    let told_apart = shape.told_apart();
+    let (requests, frames) = (Template::new(shape.request_bytes), Frames::new(shape.request_bytes));
+    let (mut replies, mut walker) = (Counter::new(shape.reply_bytes), Walker::default());
     let mut idle = Idle::new(shape.spin);
     let mut flight = Flight::new(outstanding);
     let (warm_up, duration) = (clock.ticks_in(length.warm_up), clock.ticks_in(length.duration));
     let (mut start, mut measuring, mut mark) = (clock.ticks(), false, Mark::now(watch)?);
     flight.send(outstanding, start);
-    requests.put(outstanding, connection.pending());
+    if told_apart {
+        (0..outstanding).for_each(|place| frames.put(place as u64, connection.pending()));
+    } else {
+        requests.put(outstanding, connection.pending());
+    }
     loop {
         let sleep = idle.sleep_now();
         let mut now = start;
         let worked = connection.turn(sleep, |bytes, out| {
+            if told_apart {
+                now = clock.ticks();
+                walker.each(bytes, |place| {
+                    flight.answered_at(place, now, clock);
+                    frames.put(place, out);
+                });
+                return;
+            }
             let answered = replies.count(bytes.len());
             if answered > 0 {
                 now = clock.ticks();
@@ -168,6 +213,17 @@ impl Flight {
         self.operations += count as u64;
     }
 
+    /// The answer to the request of this place has come, and the next one of that place goes out.
+    #[inline]
+    fn answered_at(&mut self, place: u64, now: u64, clock: &Clock) {
+        let mask = self.sent_at.len() - 1;
+        let sent_at = core::mem::replace(&mut self.sent_at[place as usize & mask], now);
+        if self.sampler.pick() && sent_at >= self.measured_from {
+            self.latencies.record(clock.ns(now.saturating_sub(sent_at)));
+        }
+        self.operations += 1;
+    }
+
     /// Ends the warm-up. Requests in flight count, but their latency contains our own pause for reading the counters.
     fn measure_from(&mut self, now: u64) {
         self.measured_from = now;
@@ -192,6 +248,73 @@ impl Counter {
         let total = self.partial + bytes;
         self.partial = total % self.message_bytes;
         total / self.message_bytes
+    }
+}
+
+/// Writes messages one by one, each with its header.
+struct Frames {
+    message: Vec<u8>,
+}
+
+impl Frames {
+    fn new(message_bytes: usize) -> Self {
+        let mut message = vec![0x5a; message_bytes.max(HEADER_BYTES)];
+        let length = message.len() as u32;
+        message[..4].copy_from_slice(&length.to_le_bytes());
+        Self { message }
+    }
+
+    #[inline]
+    fn put(&self, place: u64, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.extend_from_slice(&self.message);
+        out[start + 4..start + HEADER_BYTES].copy_from_slice(&place.to_le_bytes());
+    }
+}
+
+/// Finds the messages in a stream of bytes, however it is cut.
+#[derive(Default)]
+struct Walker {
+    /// The start of a message whose rest has not come.
+    partial: Vec<u8>,
+}
+
+impl Walker {
+    /// Length and place of the message that starts here, once its header is there.
+    #[inline]
+    fn header(bytes: &[u8]) -> Option<(usize, u64)> {
+        let header = bytes.first_chunk::<HEADER_BYTES>()?;
+        let (length, place) = header.split_first_chunk::<4>()?;
+        let place = place.first_chunk().copied().map(u64::from_le_bytes)?;
+        Some(((u32::from_le_bytes(*length) as usize).max(HEADER_BYTES), place))
+    }
+
+    #[inline]
+    fn each(&mut self, mut bytes: &[u8], mut take: impl FnMut(u64)) {
+        while !self.partial.is_empty() {
+            let known = Self::header(&self.partial);
+            let wanted = known.map_or(HEADER_BYTES, |(length, _)| length);
+            if let Some((length, place)) = known
+                && self.partial.len() >= length
+            {
+                self.partial.clear();
+                take(place);
+                break;
+            }
+            if bytes.is_empty() {
+                return;
+            }
+            let (missing, rest) = bytes.split_at((wanted - self.partial.len()).min(bytes.len()));
+            self.partial.extend_from_slice(missing);
+            bytes = rest;
+        }
+        while let Some((length, place)) = Self::header(bytes)
+            && let Some(rest) = bytes.get(length..)
+        {
+            take(place);
+            bytes = rest;
+        }
+        self.partial.extend_from_slice(bytes);
     }
 }
 
@@ -271,19 +394,39 @@ mod tests {
     }
 
     #[test]
+    fn messages_are_told_apart_over_any_chunking() {
+        let mut stream = Vec::new();
+        for place in 0..50 {
+            Frames::new(if place % 3 == 0 { HEADER_BYTES } else { 40 }).put(place, &mut stream);
+        }
+        for size in [1, 2, 11, 12, 13, 39, 40, 41, 100, stream.len()] {
+            let (mut walker, mut places) = (Walker::default(), Vec::new());
+            stream.chunks(size).for_each(|chunk| walker.each(chunk, |place| places.push(place)));
+            assert_eq!(places, (0..50).collect::<Vec<_>>(), "chunks of {size}");
+            assert!(walker.partial.is_empty());
+        }
+    }
+
+    #[test]
     fn requests_over_two_rings_are_all_answered() {
-        for (outstanding, spin) in [(1, Spin::For(Duration::ZERO)), (64, Spin::For(Duration::from_micros(50)))] {
-            let shape = Shape { request_bytes: 100, reply_bytes: 30, outstanding, spin };
+        let short = Spin::For(Duration::from_micros(50));
+        for (outstanding, spin, told_apart) in
+            [(1, Spin::For(Duration::ZERO), true), (64, short, true), (64, short, false)]
+        {
+            let shape = Shape { request_bytes: 100, reply_bytes: 30, outstanding, spin, told_apart };
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let served = std::thread::spawn(move || {
                 let (stream, _) = listener.accept().unwrap();
-                let (replies, mut messages) = (Template::new(30), Counter::new(100));
+                let (mut answer, mut received) = (answering(100, 30, told_apart), 0);
                 with_connection(&stream, |connection| {
                     while !connection.closed {
-                        connection.turn(true, |bytes, out| replies.put(messages.count(bytes.len()), out))?;
+                        connection.turn(true, |bytes, out| {
+                            received += bytes.len();
+                            answer(bytes, out);
+                        })?;
                     }
-                    Ok(messages.partial)
+                    Ok(received % 100)
                 })
                 .unwrap()
             });

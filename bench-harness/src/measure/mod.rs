@@ -45,6 +45,8 @@ pub struct Sample {
     pub bytes_per_entity: Option<f64>,
     /// The sends of an open loop.
     pub sends: Option<Tally>,
+    /// Time of an operation of a floor that moves the same bytes and tells no messages apart.
+    pub byte_pump_ns: Option<f64>,
 }
 
 impl Sample {
@@ -60,6 +62,7 @@ impl Sample {
             longest_pause_ns: None,
             bytes_per_entity: None,
             sends: None,
+            byte_pump_ns: None,
         }
     }
 

@@ -81,6 +81,8 @@ pub struct FloorReport {
     pub cpu_ns_per_operation: f64,
     /// Memory of an entity, where it was measured.
     pub bytes_per_entity: Option<f64>,
+    /// Time of an operation if only the bytes are moved and no messages told apart: the floor before ADR 11.
+    pub byte_pump_ns_per_operation: Option<f64>,
 }
 
 /// One round.
@@ -227,6 +229,10 @@ impl Report {
             (disturbed > 0).then(|| format!("{disturbed} rounds were disturbed by other load and count even so")),
             self.longest_pause_ns.map(|pause| format!("longest pause {}", time(pause as f64))),
             self.bytes_per_entity.map(|bytes| format!("{bytes:.0} bytes per idle entity")),
+            self.floor.as_ref().and_then(|floor| floor.byte_pump_ns_per_operation).map(|pump| {
+                let ratio = self.ns_per_operation / pump;
+                format!("moving the bytes alone, telling no messages apart, takes {} ({ratio:.2} ×)", time(pump))
+            }),
         ]
         .into_iter()
         .flatten()
@@ -245,6 +251,7 @@ impl FloorReport {
             latency_ns: percentiles(samples()),
             cpu_ns_per_operation: middle(samples(), Sample::cpu_ns_per_operation),
             bytes_per_entity: median(samples().filter_map(|sample| sample.bytes_per_entity)),
+            byte_pump_ns_per_operation: median(samples().filter_map(|sample| sample.byte_pump_ns)),
         })
     }
 }
