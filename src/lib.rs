@@ -21,7 +21,7 @@
 //! ```
 //!
 //! The folders are layers; a lower one never names a higher one (`tests/layers.rs` fails on a wrong edge):
-//! `base` < `wire`, `mesh` < `entity` < `sharding`, `control` < `engine` < `stores`, `runtime`, `transport` <
+//! `base` < `wire`, `mesh` < `stream`, `entity` < `sharding`, `control` < `engine` < `stores`, `runtime`, `transport` <
 //! `client`, `pod` < `services`, `cli`. Everything up to `engine` is pure: no sockets, files, threads or clock.
 //! `docs/architecture.md` says how a message flows through them.
 #![warn(missing_docs)]
@@ -36,6 +36,7 @@ pub mod entity;
 pub mod mesh;
 pub mod services;
 pub mod sharding;
+pub mod stream;
 pub mod wire;
 
 #[cfg(feature = "runtime")]

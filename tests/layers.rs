@@ -17,21 +17,23 @@ const LAYERS: &[(&str, &[&str])] = &[
     ("base", &[]),
     ("wire", &["base"]),
     ("mesh", &["base"]),
-    ("entity", &["base", "wire", "mesh"]),
+    ("stream", &["base", "wire", "mesh"]),
+    ("entity", &["base", "wire", "mesh", "stream"]),
     ("sharding", &["base", "wire", "entity"]),
     ("control", &["base", "wire", "sharding"]),
-    ("engine", &["base", "wire", "mesh", "entity", "sharding", "control"]),
+    ("engine", &["base", "wire", "mesh", "stream", "entity", "sharding", "control"]),
     ("stores", &["base", "wire", "sharding", "control"]),
-    ("runtime", &["base", "mesh"]),
+    ("runtime", &["base", "mesh", "stream"]),
     ("transport", &["base", "wire", "runtime"]),
     // A client has no store: it learns the table from any pod.
-    ("client", &["base", "wire", "mesh", "entity", "sharding", "control", "engine", "runtime", "transport"]),
+    ("client", &["base", "wire", "mesh", "stream", "entity", "sharding", "control", "engine", "runtime", "transport"]),
     (
         "pod",
         &[
             "base",
             "wire",
             "mesh",
+            "stream",
             "entity",
             "sharding",
             "control",
@@ -50,6 +52,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "base",
             "wire",
             "mesh",
+            "stream",
             "entity",
             "sharding",
             "control",
@@ -75,7 +78,7 @@ const EDGE_EXCEPTIONS: &[(&str, &str, &str)] = &[
 ];
 
 /// Layers without I/O, threads and clock: they are what Miri, property tests and a simulator run.
-const PURE: &[&str] = &["base", "wire", "mesh", "entity", "sharding", "control", "engine", "services"];
+const PURE: &[&str] = &["base", "wire", "mesh", "stream", "entity", "sharding", "control", "engine", "services"];
 
 /// What a pure layer must not name outside its tests, as the beginning of a path.
 const IMPURE: &[&[&str]] = &[
@@ -132,6 +135,14 @@ const UNSAFE_FILES: &[&str] = &[
     "src/runtime/uring/probe.rs",
     "src/runtime/uring/ring.rs",
     "src/runtime/uring/sockets.rs",
+    "src/stream/boundary/ring.rs",
+    "src/stream/interpreter/arena.rs",
+    "src/stream/interpreter/builder.rs",
+    "src/stream/interpreter/connection.rs",
+    "src/stream/interpreter/context.rs",
+    "src/stream/interpreter/events.rs",
+    "src/stream/interpreter/overrides.rs",
+    "src/stream/interpreter/ports.rs",
     "src/wire/checksum.rs",
     "src/wire/never.rs",
 ];

@@ -52,6 +52,10 @@ pub enum Command {
     /// First messages to entities that are not running yet
     #[command(after_help = "Example:\n  atoll-bench start --local --entities 1M")]
     Start(Load),
+    /// The stream engine: hops, fusion, boundaries, materialization
+    #[command(after_help = "Examples:\n  atoll-bench stream --local\n  atoll-bench stream --local --row fused-10 \
+                            --json stream.json")]
+    Stream(StreamArguments),
     /// Only the floors: what hand-written code does on this machine
     #[command(after_help = "Examples:\n  atoll-bench floor all\n  atoll-bench floor bare-ring --outstanding 64 \
                             --request-bytes 160 --reply-bytes 128")]
@@ -124,6 +128,17 @@ pub struct Common {
     /// Leaves the floor rounds out (for flame graphs).
     #[arg(long, global = true, hide = true)]
     pub no_floor: bool,
+}
+
+/// What to measure of the stream engine.
+#[derive(Args, Clone, Debug)]
+pub struct StreamArguments {
+    /// In this process (streams between pods cannot be measured yet)
+    #[arg(long, required = true)]
+    pub local: bool,
+    /// Only these rows
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub row: Vec<String>,
 }
 
 /// One load.

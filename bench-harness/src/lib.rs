@@ -27,3 +27,4 @@ pub mod rounds;
 pub mod run;
 pub mod scenario;
 pub mod schedule;
+pub mod streams;

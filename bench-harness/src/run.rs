@@ -45,6 +45,7 @@ fn execute(Arguments { command, common }: Arguments) -> anyhow::Result<bool> {
         Some(Command::Ask(load)) => measure(&[load.scenario(Operation::Ask)], &common.setting(&load.pods), &common),
         Some(Command::Tell(load)) => measure(&[load.scenario(Operation::Tell)], &common.setting(&load.pods), &common),
         Some(Command::Start(load)) => measure(&[load.scenario(Operation::Start)], &common.setting(&load.pods), &common),
+        Some(Command::Stream(stream)) => crate::streams::run(&common, &stream.row).map(|()| false),
         Some(Command::Floor(chosen)) => floors(&chosen, &common).map(|()| false),
         Some(Command::Flame(flame)) => crate::flame::flame(&flame, &common).map(|()| false),
         Some(Command::Cluster(cluster)) => measure_cluster(&cluster, &common).map(|()| false),

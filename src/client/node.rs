@@ -17,6 +17,9 @@ use crate::entity::foreign::{ForeignPort, Job, forget_node, next_node_number, re
 use crate::entity::{EntityDefaults, HostCounters, HostOptions, TypeHost, WakeTarget};
 use crate::mesh::{Consumer, Doorbell, ForeignInbox, Producer, channel};
 use crate::runtime::{CoreContext, CoresHandle, CoresPlan, StartError, Watchdog};
+use crate::stream::dsl::RunnableGraph;
+use crate::stream::host::HostInbox;
+use crate::stream::materializer::MaterializationError;
 
 /// Pause before a command is offered again to a core whose inbox is full.
 const FULL_INBOX_PAUSE: Duration = Duration::from_millis(1);
@@ -25,6 +28,17 @@ const QUESTION_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Makes an entity type on a core: the position, the defaults.
 pub(crate) type TypeMaker = Arc<dyn Fn(u16, &EntityDefaults) -> TypeHost + Send + Sync>;
+
+/// A graph was not started.
+#[derive(Debug, thiserror::Error)]
+pub enum StreamStartError {
+    /// The graph cannot run.
+    #[error(transparent)]
+    Graph(#[from] MaterializationError),
+    /// The core does not answer.
+    #[error(transparent)]
+    Core(#[from] ClusterError),
+}
 
 /// What a node is.
 pub(crate) struct NodeOptions {
@@ -104,10 +118,12 @@ impl Node {
         let options = Arc::new(options);
         let (views, viewed) = mpsc::channel();
         let queues = connect_cores(&doorbells, &inboxes);
+        let streams: Vec<_> = doorbells.iter().map(|_| HostInbox::new()).collect();
         let engines = queues.into_iter().zip(&doorbells).map(|(queues, doorbell)| {
             let (options, views, doorbell) = (Arc::clone(&options), views.clone(), Arc::clone(doorbell));
+            let streams = streams.clone();
             move |context: CoreContext| {
-                let core = make_core(number, &options, &context, queues, doorbell);
+                let core = make_core(number, &options, &context, queues, doorbell, streams);
                 let view = CoreView { host: Arc::clone(core.host().counters()), engine: Arc::clone(core.counters()) };
                 // The receiver waits until all cores run.
                 let _ = views.send((context.core, view));
@@ -197,6 +213,16 @@ impl Node {
         self.command(core, Command::Job(Box::new(move |host| host.spawn(make()))))
     }
 
+    /// Runs a graph on a core. From other threads than the cores', since it waits for the core.
+    pub(crate) fn run_stream<Mat: Send + 'static>(
+        &self,
+        core: CoreIndex,
+        graph: &RunnableGraph<Mat>,
+    ) -> Result<Mat, StreamStartError> {
+        let graph = graph.clone();
+        Ok(self.ask_core(core, move |core| graph.run_on(core.streams()))??)
+    }
+
     /// Gives all cores the same command.
     pub(crate) fn command_all(&self, mut make: impl FnMut() -> Command) {
         for core in 0..self.cores() {
@@ -255,6 +281,7 @@ fn make_core(
     context: &CoreContext,
     queues: CoreQueues,
     doorbell: Arc<Doorbell>,
+    streams: Vec<Arc<HostInbox>>,
 ) -> Core {
     let types = options.types.iter().enumerate();
     let types = types.map(|(index, (_, make))| make(index as u16, &options.defaults)).collect();
@@ -288,6 +315,7 @@ fn make_core(
             Arc::new(move || clock.now())
         },
         released: Arc::clone(&options.released),
+        streams,
     })
 }
 

@@ -22,10 +22,14 @@ use crate::entity::{
 };
 use crate::mesh::{Consumer, Doorbell, ForeignInbox, Producer};
 use crate::sharding::ShardTable;
+use crate::stream::host::{HostInbox, StreamHost, current};
 use crate::wire::Inspect;
 
 /// Things that run between two looks at the clock and at the news.
 const CHECKPOINT: u32 = 8;
+/// Events of one run of an island. Each may be followed by up to 256 more, which take about a microsecond together, so a
+/// run takes no longer than a slice.
+const STREAM_EVENTS_PER_RUN: u32 = 16;
 /// How often handshakes are looked at that take too long.
 const GREETING_CHECK: core::time::Duration = core::time::Duration::from_millis(250);
 
@@ -105,6 +109,8 @@ pub struct CoreParts {
     pub clock: Clock,
     /// Is told of shards that are released.
     pub released: Released,
+    /// How the streams of each core of the process are reached, those of this core included.
+    pub streams: Vec<Arc<HostInbox>>,
 }
 
 /// One core's state machine.
@@ -115,6 +121,7 @@ pub struct Core {
     next_inbox: Cell<usize>,
     more_to_run: Cell<bool>,
     pub(super) foreign: Arc<ForeignInbox<Command>>,
+    streams: Rc<StreamHost>,
     pub(super) inspector: Option<Inspector>,
     pub(super) lease: Lease,
     /// The end of the lease when it was last looked at.
@@ -149,6 +156,7 @@ impl Core {
         });
         let lease = Lease { until: parts.validity, clock: parts.clock };
         host.set_lease(lease.clone());
+        let streams = stream_host(parts.identity.core, parts.streams, host.doorbell());
         let routes = Rc::new(Routes::new(parts.identity, parts.limits, peers.collect(), parts.bootstrap));
         routes.set_host(&host);
         host.set_router(routes.clone());
@@ -159,6 +167,7 @@ impl Core {
             next_inbox: Cell::new(0),
             more_to_run: Cell::new(false),
             foreign: parts.queues.foreign,
+            streams,
             inspector: parts.inspector,
             lease,
             seen_until: Cell::new(u64::MAX),
@@ -176,6 +185,11 @@ impl Core {
     /// The entities of the core.
     pub fn host(&self) -> &Host {
         &self.host
+    }
+
+    /// The streams of the core.
+    pub fn streams(&self) -> &Rc<StreamHost> {
+        &self.streams
     }
 
     /// Counters of links and queues, for any thread.
@@ -198,9 +212,10 @@ impl Core {
     /// Takes a batch from each queue. True if there was anything.
     pub fn inboxes(&self, now: Nanos) -> bool {
         let _entered = self.host.enter();
+        let _streams = current::enter(&self.streams);
         self.host.set_now(now);
         self.is_frozen_now();
-        let mut took = false;
+        let mut took = !self.streams.inbox().is_empty() && self.streams.take_events(now);
         let cores = self.inboxes.len();
         let first = self.next_inbox.get();
         for offset in 0..cores {
@@ -233,12 +248,17 @@ impl Core {
     /// Runs what is ready until `until` at most, and returns early when `news` says so. True if anything ran.
     pub fn work(&self, now: Nanos, until: Nanos, clock: &dyn Fn() -> Nanos, news: &dyn Fn() -> bool) -> bool {
         let _entered = self.host.enter();
+        let _streams = current::enter(&self.streams);
         self.host.set_now(now);
+        let mut now = now;
         let (mut ran, mut left) = (0_u32, self.host.ready_length());
         loop {
             // Before each poll, however long the one before it took.
             self.is_frozen_now();
-            if !self.host.run_one() {
+            // One of each in turn: neither entities nor streams wait for all of the others.
+            let polled = self.host.run_one();
+            let streamed = self.streams.has_ready() && self.streams.run_one(now);
+            if !polled && !streamed {
                 break;
             }
             ran += 1;
@@ -251,7 +271,7 @@ impl Core {
                 left = self.host.ready_length();
             }
             if ran.is_multiple_of(CHECKPOINT) {
-                let now = clock();
+                now = clock();
                 self.host.set_now(now);
                 if now >= until || news() {
                     break;
@@ -274,9 +294,13 @@ impl Core {
     /// Fires what is due.
     pub fn advance(&self, now: Nanos) {
         let _entered = self.host.enter();
+        let _streams = current::enter(&self.streams);
         self.host.set_now(now);
         self.is_frozen_now();
         self.host.advance();
+        if self.streams.next_deadline() <= now {
+            self.streams.take_events(now);
+        }
         if self.routes.forgive(now) {
             self.routes.wake_due.set(true);
         }
@@ -314,7 +338,7 @@ impl Core {
     pub fn next_deadline(&self) -> Nanos {
         let deadline = self.host.next_deadline().min(self.routes.next_forgiveness());
         let look = if self.host.is_frozen() { self.host.now() + FROZEN_LOOK } else { Nanos::NEVER };
-        deadline.min(self.next_greeting_check.get()).min(look)
+        deadline.min(self.next_greeting_check.get()).min(look).min(self.streams.next_deadline())
     }
 
     /// Whether anything is runnable or in an inbox.
@@ -323,6 +347,7 @@ impl Core {
         self.host.has_work()
             || self.inboxes.iter().flatten().any(|inbox| inbox.borrow().has_next())
             || !self.foreign.is_empty()
+            || self.streams.has_work()
             || self.routes.has_overflow()
     }
 
@@ -463,8 +488,24 @@ impl Core {
     }
 }
 
+/// The streams of a core, woken as everything else of the core is.
+fn stream_host(core: CoreIndex, inboxes: Vec<Arc<HostInbox>>, doorbell: &Arc<Doorbell>) -> Rc<StreamHost> {
+    let own = inboxes.get(usize::from(core.0)).cloned().unwrap_or_default();
+    let doorbell = Arc::clone(doorbell);
+    own.set_bell(move || {
+        doorbell.ring_if_sleeping();
+    });
+    let streams = StreamHost::new(own);
+    if !inboxes.is_empty() {
+        streams.set_cores(core.0, inboxes);
+    }
+    streams.set_events_per_run(STREAM_EVENTS_PER_RUN);
+    streams
+}
+
 impl Drop for Core {
     fn drop(&mut self) {
+        self.streams.abort();
         self.foreign.close();
     }
 }

@@ -20,9 +20,11 @@ use std::time::Duration;
 
 use crate::base::{ClusterError, CoreIndex, EntityId, PodUid, ShardId};
 use crate::client::node::Node;
+pub use crate::client::node::StreamStartError;
 use crate::entity::{EntityRef, Messenger, Protocol};
 use crate::runtime::CounterValues;
 use crate::sharding::ShardTable;
+use crate::stream::dsl::RunnableGraph;
 pub use builder::{PodBuilder, StartError};
 pub use cluster::RegisteredPod;
 use cluster::Shared;
@@ -126,6 +128,19 @@ impl Pod {
         F: Future<Output = ()> + 'static,
     {
         self.inner.node.spawn_on(core, make)
+    }
+
+    /// Runs a graph on a core of the pod, beside its entities, and waits until it is started. Not for code that runs on a
+    /// core: there, [`RunnableGraph::run`] does it at once.
+    ///
+    /// # Errors
+    /// If the graph is not complete or asks for what does not exist, or the core does not answer.
+    pub fn run_stream<Mat: Send + 'static>(
+        &self,
+        core: CoreIndex,
+        graph: &RunnableGraph<Mat>,
+    ) -> Result<Mat, StreamStartError> {
+        self.inner.node.run_stream(core, graph)
     }
 
     /// Counters of the loop of each core.

@@ -20,6 +20,7 @@ mod operations;
 pub mod options;
 pub mod pump;
 mod reactor;
+pub mod streams;
 pub mod transit;
 pub mod uring;
 pub mod watchdog;
@@ -33,6 +34,7 @@ pub use executor::{
 };
 pub use helpers::{HelperGuard, Helpers};
 pub use options::{LinkLimits, PumpOptions, Spin};
+pub use streams::{StreamRuntime, StreamRuntimeError};
 pub use transit::Transit;
 pub use uring::bell::EventBell;
 pub use uring::probe::{Feature, probe};

@@ -576,6 +576,7 @@ fn process(at: usize, options: ProcessOptions, now: &Arc<AtomicU64>) -> Process 
             types: (options.types)(),
             inspector: None,
             bootstrap: options.bootstrap.clone(),
+            streams: Vec::new(),
             validity: Arc::clone(&validity),
             clock: Arc::new(move || Nanos(now.load(Ordering::Relaxed))),
             released: Arc::new(move |shard, token| into.lock().expect("no panic").push((shard, token))),

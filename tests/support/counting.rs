@@ -2,6 +2,7 @@
 //!
 //! A test binary installs it with `#[global_allocator]`. With the variable `ATOLL_TEST_ALLOCATIONS` set, each counted
 //! allocation of a traced thread is printed with its stack.
+#![allow(dead_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::backtrace::Backtrace;

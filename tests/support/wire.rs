@@ -58,6 +58,7 @@ fn core(uid: PodUid, is_pod: bool, types: Vec<TypeHost>) -> Core {
         validity: Arc::new(AtomicU64::new(u64::MAX)),
         clock: Arc::new(|| Nanos(1)),
         released: Arc::new(|_, _| ()),
+        streams: Vec::new(),
     })
 }
 

@@ -1,0 +1,550 @@
+//! Operators between a fast and a slow side: `buffer`, `batch`, `conflate`, `expand`, `detach`.
+//!
+//! All of them ask upstream on their own account. They complete when upstream has and what they hold is emitted; a failure
+//! drops what they hold. They cancel when downstream cancels.
+
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::stream::attributes::{Attributes, Directive, Supervision};
+use crate::stream::dsl::{FlowOps, Plain};
+use crate::stream::error::{BufferOverflow, IllegalArgument, StreamError};
+use crate::stream::interpreter::{Context, Inlet, Outlet};
+use crate::stream::stage::{FlowPorts, FlowShape, GraphStage, Logic, Setup};
+
+/// Elements that a buffer has room for from the start; a larger one grows when it has to.
+const BUFFER_SIZED_MAX: usize = 1024;
+
+/// What a buffer does with an element for which it has no room.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OverflowStrategy {
+    /// It does not ask for one.
+    Backpressure,
+    /// Drops the oldest element that it holds.
+    DropHead,
+    /// Drops the youngest element that it holds.
+    DropTail,
+    /// Drops all elements that it holds.
+    DropBuffer,
+    /// Fails with [`BufferOverflow`].
+    Fail,
+}
+
+/// A stage with one inlet and one outlet, made of what `make` gets of the blueprint.
+struct BufferStage<T, U, S, L> {
+    name: &'static str,
+    seed: S,
+    make: fn(S, FlowPorts<T, U>, &Setup<'_>) -> L,
+}
+
+impl<T: 'static, U: 'static, S: Clone + Send + Sync + 'static, L: Logic> GraphStage for BufferStage<T, U, S, L> {
+    type Shape = FlowShape<T, U>;
+    type Seed = (S, fn(S, FlowPorts<T, U>, &Setup<'_>) -> L);
+    type Mat = ();
+    type Logic = L;
+
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn shape(&self) -> Self::Shape {
+        FlowShape::new()
+    }
+
+    fn prepare(&self, _: &Attributes) -> (Self::Seed, ()) {
+        ((self.seed.clone(), self.make), ())
+    }
+
+    fn create((seed, make): Self::Seed, ports: FlowPorts<T, U>, setup: &Setup<'_>) -> L {
+        make(seed, ports, setup)
+    }
+}
+
+fn fail(context: &mut Context, error: StreamError) {
+    context.log_failure(context.current, &error);
+    context.fail_stage(error);
+}
+
+struct Buffer<T> {
+    inlet: Inlet<T>,
+    outlet: Outlet<T>,
+    capacity: usize,
+    strategy: OverflowStrategy,
+    held: VecDeque<T>,
+}
+
+impl<T: 'static> Buffer<T> {
+    /// Makes room, or says that there is none for this element. Only full buffers come here.
+    #[cold]
+    fn overflow(&mut self, context: &mut Context) -> bool {
+        match self.strategy {
+            // It does not ask when it is full.
+            OverflowStrategy::Backpressure => {}
+            OverflowStrategy::DropHead => drop(self.held.pop_front()),
+            OverflowStrategy::DropTail => drop(self.held.pop_back()),
+            OverflowStrategy::DropBuffer => self.held.clear(),
+            OverflowStrategy::Fail => {
+                fail(context, StreamError::new(BufferOverflow { capacity: self.capacity }));
+                return false;
+            }
+        }
+        tracing::debug!(strategy = ?self.strategy, capacity = self.capacity, "a buffer was full");
+        true
+    }
+
+    fn may_ask(&self) -> bool {
+        self.strategy != OverflowStrategy::Backpressure || self.held.len() < self.capacity
+    }
+}
+
+impl<T: 'static> Logic for Buffer<T> {
+    fn pre_start(&mut self, context: &mut Context) {
+        if self.capacity == 0 {
+            let error = IllegalArgument { operator: "buffer", what: "it needs room for at least one element" };
+            return fail(context, StreamError::new(error));
+        }
+        self.inlet.pull(context);
+    }
+
+    #[inline]
+    fn on_push(&mut self, context: &mut Context, _: usize) {
+        let element = self.inlet.grab(context);
+        if self.outlet.is_available(context) {
+            // It was asked and had nothing, so it is empty.
+            self.outlet.push(context, element);
+        } else {
+            if self.held.len() >= self.capacity && !self.overflow(context) {
+                return;
+            }
+            self.held.push_back(element);
+        }
+        if self.may_ask() {
+            self.inlet.pull(context);
+        }
+    }
+
+    #[inline]
+    fn on_pull(&mut self, context: &mut Context, _: usize) {
+        if let Some(element) = self.held.pop_front() {
+            self.outlet.push(context, element);
+        }
+        if !self.inlet.is_closed(context) {
+            self.inlet.try_pull(context);
+        } else if self.held.is_empty() {
+            context.complete_stage();
+        }
+    }
+
+    fn on_upstream_finish(&mut self, context: &mut Context, _: usize) {
+        if self.held.is_empty() {
+            context.complete_stage();
+        }
+    }
+}
+
+#[derive(Clone)]
+struct BatchFunctions<C, S, F> {
+    max: u64,
+    cost: C,
+    seed: S,
+    aggregate: F,
+}
+
+struct Batch<T, A, C, S, F> {
+    inlet: Inlet<T>,
+    outlet: Outlet<A>,
+    functions: BatchFunctions<C, S, F>,
+    supervision: Option<Supervision>,
+    batch: Option<A>,
+    /// What the batch may still cost.
+    left: u64,
+    /// An element that the batch had no room for, and what it costs.
+    next: Option<(T, u64)>,
+}
+
+impl<T, A, C, S, F> Batch<T, A, C, S, F>
+where
+    T: 'static,
+    A: 'static,
+    C: FnMut(&T) -> u64,
+    S: FnMut(T) -> A,
+    F: FnMut(&mut A, T),
+{
+    fn make(functions: BatchFunctions<C, S, F>, ports: FlowPorts<T, A>, setup: &Setup<'_>) -> Self {
+        Batch {
+            inlet: ports.inlet,
+            outlet: ports.outlet,
+            left: functions.max,
+            functions,
+            supervision: setup.attributes().get::<Supervision>().cloned(),
+            batch: None,
+            next: None,
+        }
+    }
+
+    /// Runs a user function. False if it failed and the stage with it.
+    fn guarded(&mut self, context: &mut Context, run: impl FnOnce(&mut Self)) -> bool {
+        let Some(supervision) = self.supervision.clone() else {
+            run(self);
+            return true;
+        };
+        let Err(payload) = catch_unwind(AssertUnwindSafe(|| run(self))) else { return true };
+        let error = StreamError::from_panic(payload);
+        match supervision.decide(&error) {
+            Directive::Stop => {
+                fail(context, error);
+                return false;
+            }
+            Directive::Resume => {}
+            Directive::Restart => {
+                (self.batch, self.next) = (None, None);
+                self.left = self.functions.max;
+            }
+        }
+        true
+    }
+
+    fn begin(&mut self, element: T, cost: u64) {
+        self.batch = Some((self.functions.seed)(element));
+        self.left = self.functions.max.saturating_sub(cost);
+    }
+
+    fn add(&mut self, element: T) {
+        let cost = (self.functions.cost)(&element);
+        match &mut self.batch {
+            None => self.begin(element, cost),
+            Some(_) if self.left < cost => self.next = Some((element, cost)),
+            Some(batch) => {
+                (self.functions.aggregate)(batch, element);
+                self.left -= cost;
+            }
+        }
+    }
+
+    /// Emits the batch; the element that waited begins the next one. False if the stage failed.
+    fn flush(&mut self, context: &mut Context) -> bool {
+        if let Some(batch) = self.batch.take() {
+            self.outlet.push(context, batch);
+            self.left = self.functions.max;
+        }
+        match self.next.take() {
+            None => true,
+            Some((element, cost)) => self.guarded(context, |stage| stage.begin(element, cost)),
+        }
+    }
+}
+
+impl<T, A, C, S, F> Logic for Batch<T, A, C, S, F>
+where
+    T: 'static,
+    A: 'static,
+    C: FnMut(&T) -> u64 + 'static,
+    S: FnMut(T) -> A + 'static,
+    F: FnMut(&mut A, T) + 'static,
+{
+    fn pre_start(&mut self, context: &mut Context) {
+        self.inlet.pull(context);
+    }
+
+    fn on_push(&mut self, context: &mut Context, _: usize) {
+        let element = self.inlet.grab(context);
+        if !self.guarded(context, |stage| stage.add(element)) {
+            return;
+        }
+        if self.outlet.is_available(context) && !self.flush(context) {
+            return;
+        }
+        if self.next.is_none() {
+            self.inlet.try_pull(context);
+        }
+    }
+
+    fn on_pull(&mut self, context: &mut Context, _: usize) {
+        if self.batch.is_some() && !self.flush(context) {
+            return;
+        }
+        if !self.inlet.is_closed(context) {
+            self.inlet.try_pull(context);
+        } else if self.batch.is_none() {
+            context.complete_stage();
+        }
+    }
+
+    fn on_upstream_finish(&mut self, context: &mut Context, _: usize) {
+        if self.batch.is_none() {
+            context.complete_stage();
+        }
+    }
+}
+
+struct Expand<T, I: IntoIterator, F> {
+    inlet: Inlet<T>,
+    outlet: Outlet<I::Item>,
+    function: F,
+    supervision: Option<Supervision>,
+    /// What the last element expands to, its next one apart.
+    rest: Option<I::IntoIter>,
+    next: Option<I::Item>,
+    /// Something of the last element was emitted.
+    is_expanded: bool,
+}
+
+impl<T, I: IntoIterator, F: FnMut(T) -> I> Expand<T, I, F> {
+    fn take_next(&mut self) -> Option<I::Item> {
+        let next = self.next.take()?;
+        self.next = self.rest.as_mut().and_then(Iterator::next);
+        Some(next)
+    }
+}
+
+impl<T, I, F> Logic for Expand<T, I, F>
+where
+    T: 'static,
+    I: IntoIterator<Item: 'static, IntoIter: 'static> + 'static,
+    F: FnMut(T) -> I + 'static,
+{
+    fn pre_start(&mut self, context: &mut Context) {
+        if !self.inlet.has_been_pulled(context) {
+            self.inlet.pull(context);
+        }
+    }
+
+    fn on_push(&mut self, context: &mut Context, _: usize) {
+        let element = self.inlet.grab(context);
+        let expand = |function: &mut F| {
+            let mut rest = function(element).into_iter();
+            let next = rest.next();
+            (rest, next)
+        };
+        let expanded = match &self.supervision {
+            None => Ok(expand(&mut self.function)),
+            Some(supervision) => catch_unwind(AssertUnwindSafe(|| expand(&mut self.function))).map_err(|payload| {
+                let error = StreamError::from_panic(payload);
+                (supervision.decide(&error) == Directive::Stop).then_some(error)
+            }),
+        };
+        match expanded {
+            Ok((rest, next)) => (self.rest, self.next) = (Some(rest), next),
+            Err(Some(error)) => return fail(context, error),
+            Err(None) => return self.inlet.pull(context),
+        }
+        self.is_expanded = false;
+        if self.next.is_none() {
+            self.inlet.pull(context);
+        } else if self.outlet.is_available(context) {
+            self.on_pull(context, 0);
+        }
+    }
+
+    fn on_pull(&mut self, context: &mut Context, _: usize) {
+        let Some(next) = self.take_next() else { return };
+        let is_first = !std::mem::replace(&mut self.is_expanded, true);
+        // It asks for the next element before it repeats this one, so that a fast upstream is not thinned out.
+        if is_first {
+            self.inlet.try_pull(context);
+        }
+        self.outlet.push(context, next);
+        if self.inlet.is_closed(context) {
+            context.complete_stage();
+        }
+    }
+
+    fn on_upstream_finish(&mut self, context: &mut Context, _: usize) {
+        // The last element is emitted once at least.
+        if self.next.is_none() || self.is_expanded {
+            context.complete_stage();
+        }
+    }
+}
+
+struct Detach<T> {
+    inlet: Inlet<T>,
+    outlet: Outlet<T>,
+}
+
+impl<T: 'static> Logic for Detach<T> {
+    fn pre_start(&mut self, context: &mut Context) {
+        self.inlet.try_pull(context);
+    }
+
+    #[inline]
+    fn on_push(&mut self, context: &mut Context, _: usize) {
+        if self.outlet.is_available(context) {
+            let element = self.inlet.grab(context);
+            self.outlet.push(context, element);
+            self.inlet.try_pull(context);
+        }
+    }
+
+    #[inline]
+    fn on_pull(&mut self, context: &mut Context, _: usize) {
+        if let Some(element) = self.inlet.try_grab(context) {
+            self.outlet.push(context, element);
+            if self.inlet.is_closed(context) {
+                context.complete_stage();
+            } else {
+                self.inlet.try_pull(context);
+            }
+        }
+    }
+
+    fn on_upstream_finish(&mut self, context: &mut Context, _: usize) {
+        if !self.inlet.is_available(context) {
+            context.complete_stage();
+        }
+    }
+}
+
+/// Operators between a fast and a slow side.
+pub trait BufferOps: FlowOps {
+    /// Holds up to so many elements. Fails with [`IllegalArgument`] if there is to be no room.
+    ///
+    /// Emits when it holds something. Back-pressures, with [`OverflowStrategy::Backpressure`], when it is full; never with
+    /// the others. Completes when upstream completed and it is empty. Cancels when downstream cancels.
+    fn buffer(self, capacity: usize, strategy: OverflowStrategy) -> Plain<Self, Self::Out> {
+        self.via_stage(BufferStage {
+            name: "buffer",
+            seed: (capacity, strategy),
+            make: |(capacity, strategy), ports: FlowPorts<Self::Out, Self::Out>, _| Buffer {
+                inlet: ports.inlet,
+                outlet: ports.outlet,
+                capacity,
+                strategy,
+                held: VecDeque::with_capacity(capacity.min(BUFFER_SIZED_MAX)),
+            },
+        })
+    }
+
+    /// Gathers elements into a batch while downstream does not ask: the first one by `seed`, further ones by `aggregate`, up
+    /// to `max` elements in one batch.
+    ///
+    /// Emits when it holds a batch. Back-pressures when the batch is full and another element waits. Completes when upstream
+    /// completed and nothing waits. Cancels when downstream cancels.
+    fn batch<A, S, F>(self, max: u64, seed: S, aggregate: F) -> Plain<Self, A>
+    where
+        A: 'static,
+        S: FnMut(Self::Out) -> A + Clone + Send + Sync + 'static,
+        F: FnMut(&mut A, Self::Out) + Clone + Send + Sync + 'static,
+    {
+        batch(self, "batch", max, |_: &Self::Out| 1, seed, aggregate)
+    }
+
+    /// As [`BufferOps::batch`], with a limit of the cost of a batch. An element that costs more by itself is a batch.
+    fn batch_weighted<A, C, S, F>(self, max: u64, cost: C, seed: S, aggregate: F) -> Plain<Self, A>
+    where
+        A: 'static,
+        C: FnMut(&Self::Out) -> u64 + Clone + Send + Sync + 'static,
+        S: FnMut(Self::Out) -> A + Clone + Send + Sync + 'static,
+        F: FnMut(&mut A, Self::Out) + Clone + Send + Sync + 'static,
+    {
+        batch(self, "batch_weighted", max, cost, seed, aggregate)
+    }
+
+    /// As [`BufferOps::batch`] without a limit: it never back-pressures.
+    fn conflate_with_seed<A, S, F>(self, seed: S, aggregate: F) -> Plain<Self, A>
+    where
+        A: 'static,
+        S: FnMut(Self::Out) -> A + Clone + Send + Sync + 'static,
+        F: FnMut(&mut A, Self::Out) + Clone + Send + Sync + 'static,
+    {
+        batch(self, "conflate", 1, |_: &Self::Out| 0, seed, aggregate)
+    }
+
+    /// Adds further elements to the one that waits while downstream does not ask. It never back-pressures.
+    fn conflate<F>(self, aggregate: F) -> Plain<Self, Self::Out>
+    where
+        F: FnMut(&mut Self::Out, Self::Out) + Clone + Send + Sync + 'static,
+    {
+        self.conflate_with_seed(|element| element, aggregate)
+    }
+
+    /// Emits what the function makes of the last element, as long as there is no newer one. An element of which it makes
+    /// nothing is passed over.
+    ///
+    /// Emits when downstream asks and the iterator has something. Back-pressures while an element waits of which nothing was
+    /// emitted. Completes when upstream completed and something of the last element was emitted. Cancels when downstream
+    /// cancels.
+    fn expand<I, F>(self, function: F) -> Plain<Self, I::Item>
+    where
+        I: IntoIterator<Item: 'static, IntoIter: 'static> + 'static,
+        F: FnMut(Self::Out) -> I + Clone + Send + Sync + 'static,
+    {
+        expand(self, function, None::<fn() -> I>)
+    }
+
+    /// Emits each element, and then what the function makes of it, as long as there is no newer one.
+    fn extrapolate<I, F>(self, function: F) -> Plain<Self, Self::Out>
+    where
+        Self::Out: Clone,
+        I: IntoIterator<Item = Self::Out, IntoIter: 'static> + 'static,
+        F: FnMut(Self::Out) -> I + Clone + Send + Sync + 'static,
+    {
+        let mut function = function;
+        let function = move |element: Self::Out| std::iter::once(element.clone()).chain(function(element));
+        expand(self, function, None::<fn() -> _>)
+    }
+
+    /// As [`BufferOps::extrapolate`], with an element before the first of upstream.
+    fn extrapolate_from<I, F>(self, initial: Self::Out, function: F) -> Plain<Self, Self::Out>
+    where
+        Self::Out: Clone + Send + Sync,
+        I: IntoIterator<Item = Self::Out, IntoIter: 'static> + 'static,
+        F: FnMut(Self::Out) -> I + Clone + Send + Sync + 'static,
+    {
+        let mut function = function;
+        let extrapolate = move |element: Self::Out| std::iter::once(element.clone()).chain(function(element));
+        let mut first = extrapolate.clone();
+        expand(self, extrapolate, Some(move || first(initial.clone())))
+    }
+
+    /// Asks for one element ahead of downstream. In a cycle it is what makes elements go round.
+    fn detach(self) -> Plain<Self, Self::Out> {
+        self.via_stage(BufferStage {
+            name: "detach",
+            seed: (),
+            make: |(), ports: FlowPorts<Self::Out, Self::Out>, _| Detach { inlet: ports.inlet, outlet: ports.outlet },
+        })
+    }
+}
+
+fn batch<W, A, C, S, F>(flow: W, name: &'static str, max: u64, cost: C, seed: S, aggregate: F) -> Plain<W, A>
+where
+    W: FlowOps,
+    A: 'static,
+    C: FnMut(&W::Out) -> u64 + Clone + Send + Sync + 'static,
+    S: FnMut(W::Out) -> A + Clone + Send + Sync + 'static,
+    F: FnMut(&mut A, W::Out) + Clone + Send + Sync + 'static,
+{
+    let seed = BatchFunctions { max, cost, seed, aggregate };
+    flow.via_stage(BufferStage { name, seed, make: Batch::make })
+}
+
+fn expand<W, I, F, G>(flow: W, function: F, first: Option<G>) -> Plain<W, I::Item>
+where
+    W: FlowOps,
+    I: IntoIterator<Item: 'static, IntoIter: 'static> + 'static,
+    F: FnMut(W::Out) -> I + Clone + Send + Sync + 'static,
+    G: FnMut() -> I + Clone + Send + Sync + 'static,
+{
+    flow.via_stage(BufferStage {
+        name: "expand",
+        seed: (function, first, PhantomData::<fn() -> I>),
+        make: |(function, first, _), ports: FlowPorts<W::Out, I::Item>, setup| {
+            let mut rest = first.map(|mut first| first().into_iter());
+            let next = rest.as_mut().and_then(Iterator::next);
+            let supervision = setup.attributes().get::<Supervision>().cloned();
+            Expand::<W::Out, I, F> {
+                inlet: ports.inlet,
+                outlet: ports.outlet,
+                function,
+                supervision,
+                rest,
+                next,
+                is_expanded: false,
+            }
+        },
+    })
+}
+
+impl<S: FlowOps> BufferOps for S {}

@@ -1,0 +1,46 @@
+//! The operators: stages, and the extension traits that put them into the DSL.
+//!
+//! One file for each family. An operator that is a function of single elements is a [`Fusable`](super::dsl::Fusable);
+//! everything else is a [`GraphStage`](super::stage::GraphStage). `prelude` has all traits.
+
+pub mod accumulating;
+pub mod buffers;
+pub mod closing;
+pub mod elementwise;
+pub mod fan_in;
+pub mod fan_out;
+pub mod gatherers;
+pub mod gatherings;
+pub mod generators;
+pub mod groups;
+pub mod maybe;
+pub mod nested;
+pub mod resources;
+pub mod selection;
+pub mod sinks;
+pub mod sources;
+pub mod stateful;
+pub mod watching;
+pub mod whole;
+
+pub use accumulating::AccumulatingOps;
+pub use buffers::{BufferOps, OverflowStrategy};
+pub use elementwise::ElementwiseOps;
+pub use fan_in::{
+    Concat, FanInOps, Interleave, Merge, MergePreferred, MergeSorted, OrElse, Zip, ZipLatestWith, ZipWith,
+};
+pub use fan_out::{Balance, Broadcast, FanOutOps, Partition, PartitionOutOfBounds, Unzip, UnzipWith, WireTap};
+pub use groups::GroupOps;
+pub use nested::{FlattenOps, NestedOps};
+pub use selection::SelectionOps;
+pub use stateful::StatefulOps;
+pub use watching::WatchingOps;
+
+/// Everything that a graph is written with.
+pub mod prelude {
+    pub use super::{
+        AccumulatingOps, BufferOps, ElementwiseOps, FanInOps, FanOutOps, FlattenOps, GroupOps, NestedOps, SelectionOps,
+        StatefulOps, WatchingOps,
+    };
+    pub use crate::stream::dsl::{BidiFlow, Flow, FlowOps, GraphBuilder, RunnableGraph, Sink, Source, keep};
+}

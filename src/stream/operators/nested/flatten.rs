@@ -1,0 +1,350 @@
+//! Sources that come as elements, and what is in them: one after the other, several at once, or only the latest.
+
+use std::collections::VecDeque;
+use std::marker::PhantomData;
+use std::task::Waker;
+
+use super::substream::{Sub, SubInlet, places};
+use crate::stream::attributes::Attributes;
+use crate::stream::dsl::Source;
+use crate::stream::error::StreamError;
+use crate::stream::interpreter::{Context, Inlet, Outlet};
+use crate::stream::stage::{FlowPorts, FlowShape, GraphStage, Logic, Setup};
+
+/// Runs up to so many of the sources that come in at once and emits what they give.
+///
+/// Emits when one of them has an element. Back-pressures when downstream does, or so many run. Completes when upstream
+/// has and all of them have. Fails as soon as one does.
+pub struct FlattenMerge<T> {
+    breadth: usize,
+    element: PhantomData<fn(T)>,
+}
+
+impl<T> FlattenMerge<T> {
+    /// `breadth` is at least one; with one the sources run one after the other.
+    #[must_use]
+    pub fn new(breadth: usize) -> FlattenMerge<T> {
+        FlattenMerge { breadth: breadth.max(1), element: PhantomData }
+    }
+}
+
+/// The running stage of [`FlattenMerge`].
+pub struct FlattenMergeLogic<T> {
+    inlet: Inlet<Source<T>>,
+    outlet: Outlet<T>,
+    waker: Waker,
+    places: usize,
+    breadth: usize,
+    /// Sources that run. The one in front gives next, and then goes to the end.
+    active: VecDeque<SubInlet<T>>,
+}
+
+impl<T: Send + 'static> GraphStage for FlattenMerge<T> {
+    type Shape = FlowShape<Source<T>, T>;
+    type Seed = usize;
+    type Mat = ();
+    type Logic = FlattenMergeLogic<T>;
+
+    fn name(&self) -> &'static str {
+        "flatten"
+    }
+
+    fn shape(&self) -> Self::Shape {
+        FlowShape::new()
+    }
+
+    fn prepare(&self, _: &Attributes) -> (usize, ()) {
+        (self.breadth, ())
+    }
+
+    fn create(breadth: usize, ports: FlowPorts<Source<T>, T>, setup: &Setup<'_>) -> Self::Logic {
+        let FlowPorts { inlet, outlet } = ports;
+        let (waker, places) = (setup.waker(), places(setup.attributes()));
+        FlattenMergeLogic { inlet, outlet, waker, places, breadth, active: VecDeque::new() }
+    }
+}
+
+impl<T: Send + 'static> FlattenMergeLogic<T> {
+    /// Gives an element if one is wanted and there, and notices sources that have ended.
+    fn step(&mut self, context: &mut Context) {
+        let mut unasked = self.active.len();
+        while unasked > 0 && self.outlet.is_available(context) {
+            unasked -= 1;
+            let Some(mut source) = self.active.pop_front() else { break };
+            match source.poll() {
+                Sub::Element(element) => {
+                    self.outlet.push(context, element);
+                    self.active.push_back(source);
+                }
+                Sub::Pending => self.active.push_back(source),
+                Sub::Completed => {}
+                Sub::Failed(error) => {
+                    context.fail_stage(error);
+                    return;
+                }
+            }
+        }
+        if self.active.is_empty() && self.inlet.is_closed(context) {
+            context.complete_stage();
+        } else if self.active.len() < self.breadth {
+            self.inlet.try_pull(context);
+        }
+    }
+}
+
+impl<T: Send + 'static> Logic for FlattenMergeLogic<T> {
+    fn pre_start(&mut self, context: &mut Context) {
+        self.inlet.pull(context);
+    }
+
+    fn on_push(&mut self, context: &mut Context, _: usize) {
+        let source = self.inlet.grab(context);
+        match SubInlet::run(source, self.places, self.waker.clone()) {
+            Ok(source) => self.active.push_back(source),
+            Err(error) => {
+                context.fail_stage(error);
+                return;
+            }
+        }
+        self.step(context);
+    }
+
+    fn on_pull(&mut self, context: &mut Context, _: usize) {
+        self.step(context);
+    }
+
+    fn on_wake(&mut self, context: &mut Context) {
+        if !self.outlet.is_closed(context) {
+            self.step(context);
+        }
+    }
+
+    fn on_upstream_finish(&mut self, context: &mut Context, _: usize) {
+        if self.active.is_empty() {
+            context.complete_stage();
+        }
+    }
+}
+
+/// Emits what the latest source gives: a new one takes the place of the one before, which is cancelled.
+///
+/// Never back-pressures upstream. Completes when upstream has and the latest source has.
+pub struct SwitchLatest<T>(PhantomData<fn(T)>);
+
+impl<T> SwitchLatest<T> {
+    /// The stage.
+    #[must_use]
+    pub fn new() -> SwitchLatest<T> {
+        SwitchLatest(PhantomData)
+    }
+}
+
+impl<T> Default for SwitchLatest<T> {
+    fn default() -> Self {
+        SwitchLatest::new()
+    }
+}
+
+/// The running stage of [`SwitchLatest`].
+pub struct SwitchLatestLogic<T> {
+    inlet: Inlet<Source<T>>,
+    outlet: Outlet<T>,
+    waker: Waker,
+    places: usize,
+    active: Option<SubInlet<T>>,
+}
+
+impl<T: Send + 'static> GraphStage for SwitchLatest<T> {
+    type Shape = FlowShape<Source<T>, T>;
+    type Seed = ();
+    type Mat = ();
+    type Logic = SwitchLatestLogic<T>;
+
+    fn name(&self) -> &'static str {
+        "switch_latest"
+    }
+
+    fn shape(&self) -> Self::Shape {
+        FlowShape::new()
+    }
+
+    fn prepare(&self, _: &Attributes) -> ((), ()) {
+        ((), ())
+    }
+
+    fn create((): (), ports: FlowPorts<Source<T>, T>, setup: &Setup<'_>) -> Self::Logic {
+        let FlowPorts { inlet, outlet } = ports;
+        SwitchLatestLogic { inlet, outlet, waker: setup.waker(), places: places(setup.attributes()), active: None }
+    }
+}
+
+impl<T: Send + 'static> SwitchLatestLogic<T> {
+    fn step(&mut self, context: &mut Context) {
+        if self.outlet.is_available(context)
+            && let Some(source) = &mut self.active
+        {
+            match source.poll() {
+                Sub::Element(element) => self.outlet.push(context, element),
+                Sub::Pending => {}
+                Sub::Completed => self.active = None,
+                Sub::Failed(error) => {
+                    context.fail_stage(error);
+                    return;
+                }
+            }
+        }
+        if self.active.is_none() && self.inlet.is_closed(context) {
+            context.complete_stage();
+        }
+    }
+}
+
+impl<T: Send + 'static> Logic for SwitchLatestLogic<T> {
+    fn pre_start(&mut self, context: &mut Context) {
+        self.inlet.pull(context);
+    }
+
+    fn on_push(&mut self, context: &mut Context, _: usize) {
+        let source = self.inlet.grab(context);
+        // The one before is cancelled when it is dropped.
+        self.active = None;
+        match SubInlet::run(source, self.places, self.waker.clone()) {
+            Ok(source) => self.active = Some(source),
+            Err(error) => {
+                context.fail_stage(error);
+                return;
+            }
+        }
+        self.inlet.try_pull(context);
+        self.step(context);
+    }
+
+    fn on_pull(&mut self, context: &mut Context, _: usize) {
+        self.step(context);
+    }
+
+    fn on_wake(&mut self, context: &mut Context) {
+        if !self.outlet.is_closed(context) {
+            self.step(context);
+        }
+    }
+
+    fn on_upstream_finish(&mut self, context: &mut Context, _: usize) {
+        self.step(context);
+    }
+}
+
+/// Goes on with another source when upstream fails.
+///
+/// Emits what upstream has, and after its failure what the alternative has. Completes when the one that is used does.
+/// Fails when no alternative is left, with the last failure.
+pub struct RecoverWith<T, F> {
+    attempts: Option<u32>,
+    alternative: F,
+    element: PhantomData<fn(T)>,
+}
+
+impl<T, F: FnMut(&StreamError) -> Option<Source<T>>> RecoverWith<T, F> {
+    /// `attempts` alternatives at most; `None` for any number.
+    pub fn new(attempts: Option<u32>, alternative: F) -> Self {
+        RecoverWith { attempts, alternative, element: PhantomData }
+    }
+}
+
+/// The running stage of [`RecoverWith`].
+pub struct RecoverWithLogic<T, F> {
+    ports: FlowPorts<T, T>,
+    waker: Waker,
+    places: usize,
+    attempts: Option<u32>,
+    alternative: F,
+    active: Option<SubInlet<T>>,
+}
+
+impl<T: Send + 'static, F> GraphStage for RecoverWith<T, F>
+where
+    F: FnMut(&StreamError) -> Option<Source<T>> + Clone + Send + Sync + 'static,
+{
+    type Shape = FlowShape<T, T>;
+    type Seed = (Option<u32>, F);
+    type Mat = ();
+    type Logic = RecoverWithLogic<T, F>;
+
+    fn name(&self) -> &'static str {
+        "recover_with"
+    }
+
+    fn shape(&self) -> Self::Shape {
+        FlowShape::new()
+    }
+
+    fn prepare(&self, _: &Attributes) -> (Self::Seed, ()) {
+        ((self.attempts, self.alternative.clone()), ())
+    }
+
+    fn create((attempts, alternative): Self::Seed, ports: FlowPorts<T, T>, setup: &Setup<'_>) -> Self::Logic {
+        let (waker, places) = (setup.waker(), places(setup.attributes()));
+        RecoverWithLogic { ports, waker, places, attempts, alternative, active: None }
+    }
+}
+
+impl<T: Send + 'static, F: FnMut(&StreamError) -> Option<Source<T>> + 'static> RecoverWithLogic<T, F> {
+    fn recover(&mut self, context: &mut Context, error: StreamError) {
+        self.active = None;
+        if self.attempts == Some(0) {
+            context.fail_stage(error);
+            return;
+        }
+        let Some(source) = (self.alternative)(&error) else {
+            context.fail_stage(error);
+            return;
+        };
+        self.attempts = self.attempts.map(|attempts| attempts - 1);
+        match SubInlet::run(source, self.places, self.waker.clone()) {
+            Ok(source) => {
+                self.active = Some(source);
+                self.step(context);
+            }
+            Err(error) => context.fail_stage(error),
+        }
+    }
+
+    fn step(&mut self, context: &mut Context) {
+        if !self.ports.outlet.is_available(context) {
+            return;
+        }
+        let Some(source) = &mut self.active else { return };
+        match source.poll() {
+            Sub::Element(element) => self.ports.outlet.push(context, element),
+            Sub::Pending => {}
+            Sub::Completed => context.complete_stage(),
+            Sub::Failed(error) => self.recover(context, error),
+        }
+    }
+}
+
+impl<T: Send + 'static, F: FnMut(&StreamError) -> Option<Source<T>> + 'static> Logic for RecoverWithLogic<T, F> {
+    fn on_push(&mut self, context: &mut Context, _: usize) {
+        let element = self.ports.inlet.grab(context);
+        self.ports.outlet.push(context, element);
+    }
+
+    fn on_pull(&mut self, context: &mut Context, _: usize) {
+        if self.active.is_some() {
+            self.step(context);
+        } else {
+            self.ports.inlet.try_pull(context);
+        }
+    }
+
+    fn on_wake(&mut self, context: &mut Context) {
+        if !self.ports.outlet.is_closed(context) {
+            self.step(context);
+        }
+    }
+
+    fn on_upstream_failure(&mut self, context: &mut Context, _: usize, error: StreamError) {
+        // The outlet alone keeps the stage now.
+        self.recover(context, error);
+    }
+}

@@ -1,0 +1,319 @@
+//! Streams within streams: how a stage takes elements from a stream that it runs, and gives elements to one that
+//! somebody else will run.
+//!
+//! Both directions are a boundary ring of one place (or as many as the attribute `InputBuffer` of the stage says), woken
+//! by the waker of the stage. A [`SubInlet`] ends a source that runs as an island of its own on this core; a
+//! [`SubOutlet`] begins a source that is an element, may go anywhere, and runs once.
+
+use std::sync::{Mutex, PoisonError};
+use std::task::Waker;
+
+use crate::stream::attributes::{Attributes, InputBuffer};
+use crate::stream::boundary::ring::{Consumer, End, Producer, ring};
+use crate::stream::dsl::{Fusable, NoHost, Sink, Source};
+use crate::stream::error::{AbruptTermination, Cancellation, StreamError};
+use crate::stream::host::current;
+use crate::stream::interpreter::{Context, Inlet, Outlet};
+use crate::stream::stage::{GraphStage, Logic, Setup, SinkShape, SourceShape};
+
+/// A source that came out of a stream was run a second time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a substream cannot be materialized more than once; use a broadcast to read it twice")]
+pub struct SubstreamUsed;
+
+/// Places between a stage and its substreams: one, unless the attributes ask for more.
+pub(super) fn places(attributes: &Attributes) -> usize {
+    attributes.get::<InputBuffer>().map_or(1, InputBuffer::max)
+}
+
+/// The end of a stream that a stage runs.
+pub(super) struct SubInlet<T> {
+    consumer: Consumer<T>,
+}
+
+/// What a [`SubInlet`] has.
+pub(super) enum Sub<T> {
+    /// An element.
+    Element(T),
+    /// Nothing yet: the stage is woken when there is something.
+    Pending,
+    /// The stream has completed.
+    Completed,
+    /// The stream has failed.
+    Failed(StreamError),
+}
+
+impl<T: Send + 'static> SubInlet<T> {
+    /// Runs a source on this core, as an island of its own.
+    pub fn run<M: 'static, P: Fusable<Out = T>>(
+        source: Source<T, M, P>,
+        places: usize,
+        waker: Waker,
+    ) -> Result<SubInlet<T>, StreamError> {
+        let host = current::host().ok_or_else(|| StreamError::new(NoHost))?;
+        let (producer, mut consumer) = ring(places);
+        consumer.attach(waker);
+        let sink = Sink::from_stage(RingSink(Mutex::new(Some(producer))));
+        let run = source.to(sink).run_on(&host);
+        run.map_err(|error| StreamError::text(error.to_string()))?;
+        Ok(SubInlet { consumer })
+    }
+
+    pub fn poll(&mut self) -> Sub<T> {
+        loop {
+            // The end first: what is published before it is seen after it.
+            match self.consumer.end() {
+                End::Failed(error) => return Sub::Failed(error),
+                End::Gone => return Sub::Failed(StreamError::new(AbruptTermination)),
+                End::Completed => {
+                    return match self.consumer.take() {
+                        Some(element) => Sub::Element(element),
+                        None => Sub::Completed,
+                    };
+                }
+                End::Open => {}
+            }
+            if let Some(element) = self.consumer.take() {
+                self.consumer.release();
+                return Sub::Element(element);
+            }
+            if self.consumer.wait() {
+                return Sub::Pending;
+            }
+        }
+    }
+
+    pub fn cancel(&mut self, cause: Cancellation) {
+        self.consumer.cancel(cause);
+    }
+}
+
+impl<T> Drop for SubInlet<T> {
+    fn drop(&mut self) {
+        self.consumer.cancel(Cancellation::NoMoreElementsNeeded);
+    }
+}
+
+/// Ends a stream in a ring.
+struct RingSink<T>(Mutex<Option<Producer<T>>>);
+
+struct RingSinkLogic<T> {
+    inlet: Inlet<T>,
+    producer: Option<Producer<T>>,
+}
+
+impl<T: Send + 'static> GraphStage for RingSink<T> {
+    type Shape = SinkShape<T>;
+    type Seed = Option<Producer<T>>;
+    type Mat = ();
+    type Logic = RingSinkLogic<T>;
+
+    fn name(&self) -> &'static str {
+        "substream_sink"
+    }
+
+    fn shape(&self) -> Self::Shape {
+        SinkShape::new()
+    }
+
+    fn prepare(&self, _: &Attributes) -> (Self::Seed, ()) {
+        (self.0.lock().unwrap_or_else(PoisonError::into_inner).take(), ())
+    }
+
+    fn create(mut producer: Self::Seed, inlet: Inlet<T>, setup: &Setup<'_>) -> RingSinkLogic<T> {
+        if let Some(producer) = &mut producer {
+            producer.attach(setup.waker());
+        }
+        RingSinkLogic { inlet, producer }
+    }
+}
+
+impl<T: Send + 'static> RingSinkLogic<T> {
+    fn advance(&mut self, context: &mut Context) {
+        let Some(producer) = &mut self.producer else {
+            context.fail_stage(StreamError::new(SubstreamUsed));
+            return;
+        };
+        loop {
+            if let Some(cause) = producer.cancellation() {
+                let cause = cause.unwrap_or(Cancellation::NoMoreElementsNeeded);
+                self.inlet.cancel_because(context, cause);
+                return;
+            }
+            if producer.has_room() {
+                // A cancellation wakes this stage even if it waits for no place.
+                self.inlet.try_pull(context);
+                return;
+            }
+            if producer.wait() {
+                return;
+            }
+        }
+    }
+}
+
+impl<T: Send + 'static> Logic for RingSinkLogic<T> {
+    fn pre_start(&mut self, context: &mut Context) {
+        self.advance(context);
+    }
+
+    fn on_push(&mut self, context: &mut Context, _: usize) {
+        let element = self.inlet.grab(context);
+        if let Some(producer) = &mut self.producer {
+            // There is a place: it was there when the inlet was pulled.
+            drop(producer.write(element));
+            producer.publish();
+        }
+        self.advance(context);
+    }
+
+    fn on_upstream_finish(&mut self, _: &mut Context, _: usize) {
+        if let Some(producer) = &mut self.producer {
+            producer.complete();
+        }
+    }
+
+    fn on_upstream_failure(&mut self, _: &mut Context, _: usize, error: StreamError) {
+        if let Some(producer) = &mut self.producer {
+            producer.fail(error);
+        }
+    }
+
+    fn on_wake(&mut self, context: &mut Context) {
+        if !self.inlet.is_closed(context) {
+            self.advance(context);
+        }
+    }
+}
+
+/// The beginning of a stream that is an element of another.
+pub(super) struct SubOutlet<T> {
+    producer: Producer<T>,
+}
+
+impl<T: Send + 'static> SubOutlet<T> {
+    /// The outlet, and the source to give away.
+    pub fn new(places: usize, waker: Waker) -> (SubOutlet<T>, Source<T>) {
+        let (mut producer, consumer) = ring(places);
+        producer.attach(waker);
+        (SubOutlet { producer }, Source::from_stage(RingSource(Mutex::new(Some(consumer)))))
+    }
+
+    /// Whether an element can be given now. If not, the stage is woken when that changes.
+    pub fn has_room(&mut self) -> bool {
+        loop {
+            if self.producer.cancellation().is_some() {
+                return false;
+            }
+            if self.producer.has_room() {
+                return true;
+            }
+            if self.producer.wait() {
+                return false;
+            }
+        }
+    }
+
+    /// Why the substream takes no more, if it does not.
+    pub fn cancellation(&self) -> Option<Cancellation> {
+        self.producer.cancellation().map(|cause| cause.unwrap_or(Cancellation::NoMoreElementsNeeded))
+    }
+
+    /// Gives an element, for which there is room. It is dropped if the substream has cancelled.
+    pub fn push(&mut self, element: T) {
+        drop(self.producer.write(element));
+        self.producer.publish();
+    }
+
+    pub fn complete(&mut self) {
+        self.producer.complete();
+    }
+
+    pub fn fail(&mut self, error: StreamError) {
+        self.producer.fail(error);
+    }
+}
+
+/// Begins a stream from a ring, once.
+struct RingSource<T>(Mutex<Option<Consumer<T>>>);
+
+struct RingSourceLogic<T> {
+    outlet: Outlet<T>,
+    inlet: Option<SubInlet<T>>,
+}
+
+impl<T: Send + 'static> GraphStage for RingSource<T> {
+    type Shape = SourceShape<T>;
+    type Seed = Option<Consumer<T>>;
+    type Mat = ();
+    type Logic = RingSourceLogic<T>;
+
+    fn name(&self) -> &'static str {
+        "substream"
+    }
+
+    fn shape(&self) -> Self::Shape {
+        SourceShape::new()
+    }
+
+    fn prepare(&self, _: &Attributes) -> (Self::Seed, ()) {
+        (self.0.lock().unwrap_or_else(PoisonError::into_inner).take(), ())
+    }
+
+    fn create(consumer: Self::Seed, outlet: Outlet<T>, setup: &Setup<'_>) -> RingSourceLogic<T> {
+        let inlet = consumer.map(|mut consumer| {
+            consumer.attach(setup.waker());
+            SubInlet { consumer }
+        });
+        RingSourceLogic { outlet, inlet }
+    }
+}
+
+impl<T: Send + 'static> RingSourceLogic<T> {
+    fn advance(&mut self, context: &mut Context) {
+        let Some(inlet) = &mut self.inlet else {
+            context.fail_stage(StreamError::new(SubstreamUsed));
+            return;
+        };
+        if self.outlet.is_closed(context) {
+            return;
+        }
+        if !self.outlet.is_available(context) {
+            // Ends reach downstream without demand.
+            match inlet.consumer.end() {
+                End::Failed(error) => context.fail_stage(error),
+                End::Gone => context.fail_stage(StreamError::new(AbruptTermination)),
+                End::Completed if !inlet.consumer.has_next() => context.complete_stage(),
+                End::Completed | End::Open => {}
+            }
+            return;
+        }
+        match inlet.poll() {
+            Sub::Element(element) => self.outlet.push(context, element),
+            Sub::Pending => {}
+            Sub::Completed => context.complete_stage(),
+            Sub::Failed(error) => context.fail_stage(error),
+        }
+    }
+}
+
+impl<T: Send + 'static> Logic for RingSourceLogic<T> {
+    fn pre_start(&mut self, context: &mut Context) {
+        self.advance(context);
+    }
+
+    fn on_pull(&mut self, context: &mut Context, _: usize) {
+        self.advance(context);
+    }
+
+    fn on_wake(&mut self, context: &mut Context) {
+        self.advance(context);
+    }
+
+    fn on_downstream_finish(&mut self, context: &mut Context, _: usize, cause: Cancellation) {
+        if let Some(inlet) = &mut self.inlet {
+            inlet.cancel(cause.clone());
+        }
+        context.cancel_stage(cause);
+    }
+}

@@ -1,0 +1,92 @@
+//! Sources that need nothing from outside.
+
+use std::marker::PhantomData;
+
+use super::whole::Iterating;
+use crate::stream::attributes::Attributes;
+use crate::stream::dsl::Source;
+use crate::stream::interpreter::{Context, Outlet};
+use crate::stream::stage::{GraphStage, Logic, Setup, SourceShape};
+
+/// [`Source::from_iter`].
+struct IteratorSource<I, F> {
+    factory: F,
+    iterator: PhantomData<fn() -> I>,
+}
+
+struct IteratorLogic<I: Iterator> {
+    outlet: Outlet<I::Item>,
+    iterator: I,
+    next: Option<I::Item>,
+}
+
+impl<I, F> GraphStage for IteratorSource<I, F>
+where
+    I: IntoIterator + 'static,
+    I::IntoIter: 'static,
+    I::Item: 'static,
+    F: Fn() -> I + Clone + Send + Sync + 'static,
+{
+    type Shape = SourceShape<I::Item>;
+    type Seed = F;
+    type Mat = ();
+    type Logic = IteratorLogic<I::IntoIter>;
+
+    fn name(&self) -> &'static str {
+        "iterator"
+    }
+
+    fn shape(&self) -> Self::Shape {
+        SourceShape::new()
+    }
+
+    fn prepare(&self, _: &Attributes) -> (F, ()) {
+        (self.factory.clone(), ())
+    }
+
+    fn create(factory: F, outlet: Outlet<I::Item>, _: &Setup<'_>) -> Self::Logic {
+        IteratorLogic { outlet, iterator: factory().into_iter(), next: None }
+    }
+}
+
+impl<I: Iterator + 'static> Logic for IteratorLogic<I>
+where
+    I::Item: 'static,
+{
+    fn pre_start(&mut self, context: &mut Context) {
+        self.next = self.iterator.next();
+        if self.next.is_none() {
+            context.complete_stage();
+        }
+    }
+
+    #[inline]
+    fn on_pull(&mut self, context: &mut Context, _: usize) {
+        if let Some(element) = self.next.take() {
+            // First the push: if the iterator panics, the element before is delivered.
+            self.outlet.push(context, element);
+            self.next = self.iterator.next();
+        }
+        // Completion comes together with the last element.
+        if self.next.is_none() {
+            self.outlet.complete(context);
+        }
+    }
+}
+
+impl<T: 'static> Source<T> {
+    /// Emits what the iterators of a factory give; each run gets a new one. Completes with the last element.
+    ///
+    /// The type of the source remembers the iterator, so that the stream can run in one loop with what is fused behind it
+    /// (see [`super::closing`]). [`seal`](crate::stream::dsl::FlowOps::seal) makes it a plain `Source<T>`.
+    pub fn from_iterator<I, F>(factory: F) -> Source<T, (), Iterating<I, F>>
+    where
+        I: IntoIterator<Item = T> + 'static,
+        I::IntoIter: 'static,
+        F: Fn() -> I + Clone + Send + Sync + 'static,
+    {
+        let tail = Iterating::new(factory.clone());
+        let plain = Source::<T>::from_stage(IteratorSource { factory, iterator: PhantomData });
+        Source::from_chain_of(plain.chain.with_tail(tail))
+    }
+}
