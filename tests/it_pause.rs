@@ -40,9 +40,11 @@ fn alone() -> MutexGuard<'static, ()> {
 /// A reply: the entity, and the token of the owner that answered.
 type Replies = Arc<Mutex<Vec<(String, u64)>>>;
 
-/// Asks every entity, and notes the replies in the order in which they arrive.
-fn ask_all(client: &Client, replies: &Replies, slowly: bool) {
-    for id in id_in_each_shard() {
+/// Asks every entity, and notes the replies in the order in which they arrive. Every second one can be asked for an
+/// answer that takes its time, so that the others are idle.
+fn ask_all(client: &Client, replies: &Replies, some_slowly: bool) {
+    for (at, id) in id_in_each_shard().into_iter().enumerate() {
+        let slowly = some_slowly && at % 2 == 0;
         let (replies, probe) = (Arc::clone(replies), client.messenger::<ProbeRef>().timeout(PATIENCE).entity(&id));
         let ask = move || async move {
             let answer = if slowly { probe.touch_slowly(500).await } else { probe.touch().await };
