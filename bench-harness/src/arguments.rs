@@ -486,6 +486,18 @@ mod tests {
     }
 
     #[test]
+    fn a_cluster_run_is_short_unless_it_is_told() {
+        let Some(Command::Cluster(cluster)) = parse("atoll-bench cluster --stops 4").command else {
+            panic!("no cluster run")
+        };
+        assert_eq!(cluster.kills_and_stops(), (2, 4));
+        let Some(Command::Cluster(cluster)) = parse("atoll-bench cluster --long").command else {
+            panic!("no cluster run")
+        };
+        assert_eq!(cluster.kills_and_stops(), (10, 10));
+    }
+
+    #[test]
     fn the_command_line_of_a_scenario_leads_back_to_it() {
         for scenario in Scenario::canonical() {
             let line = format!("atoll-bench {}", scenario.command_line().join(" "));
@@ -505,6 +517,8 @@ mod tests {
             ("atoll-bench ask --duration 10", "300ms"),
             ("atoll-bench ask --rate fast", "100k"),
             ("atoll-bench ask --rate 0", "above 0"),
+            ("atoll-bench cluster --ttl 2", "300ms"),
+            ("atoll-bench cluster --kills many", "invalid digit"),
             ("atoll-bench ask --entities 1.5", "whole number"),
             ("atoll-bench ask --local --pods 127.0.0.1:1", "cannot be used"),
             ("atoll-bench ask --rate 5 --outstanding 5", "cannot be used"),

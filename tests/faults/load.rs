@@ -91,7 +91,7 @@ fn send(client: &Client, number: u64, open: Arc<AtomicU64>, asks: Arc<Mutex<Vec<
     let accounts = client.messenger::<AccountRef>().timeout(ASK_TIMEOUT);
     let echoes = client.messenger::<EchoRef>().timeout(ASK_TIMEOUT);
     let ask = move || async move {
-        let (asked, ended) = if number % 2 == 0 {
+        let (asked, ended) = if number.is_multiple_of(2) {
             let bytes = number.to_le_bytes().to_vec();
             let ended = match echoes.entity(&format!("e{}", number % 97)).echo(bytes.clone()).await {
                 Ok(echoed) if echoed == bytes => Ended::Reply { repeated: false },
