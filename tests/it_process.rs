@@ -206,7 +206,7 @@ fn calls_print_replies_and_errors() {
     let declared = fails(&["guild", "g1", "pay", r#"{"user":"bob","coins":1}"#]);
     assert!(declared.contains("g1") && declared.contains("NotAMember"), "{declared}");
     let kind = fails(&["gild", "g1", "join", "{}"]);
-    assert!(kind.contains("no entity type `gild`") && kind.contains("echo, guild"), "{kind}");
+    assert!(kind.contains("no entity type `gild`") && kind.contains("account, echo, guild"), "{kind}");
     let method = fails(&["guild", "g1", "joyn", "{}"]);
     assert!(method.contains("no message `joyn`") && method.contains("join, leave, members, pay"), "{method}");
     for wrong in [r#"{"user":7}"#, "{}", r#"{"user":"a","colour":"red"}"#, r#"{"usr":"a"}"#] {
@@ -251,7 +251,7 @@ fn ctl_shows_pods_shards_entities_and_places() {
         assert!(!out(&table).is_empty() && !out(&table).starts_with('{'), "{words:?}");
     }
     let text = one_sentence(&pod.atoll(&["ctl", "entities", "gild"]), 1);
-    assert!(text.contains("no entity type `gild`") && text.contains("echo, guild"), "{text}");
+    assert!(text.contains("no entity type `gild`") && text.contains("account, echo, guild"), "{text}");
     let text = one_sentence(&pod.atoll(&["ctl", "locate", "gild", "g1"]), 1);
     assert!(text.contains("no entity type `gild`"), "{text}");
 }

@@ -1,6 +1,7 @@
 //! The command line. Without arguments the canonical run.
 
 use core::time::Duration;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -18,6 +19,7 @@ Examples:
   atoll-bench ask --local --entities 100k         asks on one core of this process
   atoll-bench ask --pods 10.0.0.1:7000 --json ask.json
   atoll-bench start --local                       a million entities from cold
+  atoll-bench cluster                             three pods under load: kills, clean stops, a pause
   atoll-bench floor all                           only the floors: what this machine can do
   atoll-bench flame ask-remote-64                 a flame graph, in flamegraphs/ask-remote-64/
 
@@ -58,6 +60,11 @@ pub enum Command {
     #[command(after_help = "Examples:\n  atoll-bench floor all\n  atoll-bench floor bare-ring --outstanding 64 \
                             --request-bytes 160 --reply-bytes 128")]
     Floor(FloorArguments),
+    /// Three pods and a manager under open load, while pods are killed, stopped, started and paused
+    #[command(after_help = "Examples:\n  atoll-bench cluster\n  atoll-bench cluster --long --json cluster.json\n  \
+                            atoll-bench cluster --kills 1 --stops 5 --rate 2k\n\nEverything runs on this machine, in \
+                            processes that the run starts. The exit code is 1 if a target is missed.")]
+    Cluster(ClusterArguments),
     /// Records a canonical scenario or a floor with perf and renders its flame graph
     #[command(after_help = "Examples:\n  atoll-bench flame ask-remote-64\n  atoll-bench flame ask-local-1 --output \
                             graph\n  atoll-bench flame floor-mailbox-loop\n\nNeeds perf (Debian, Ubuntu: the \
@@ -68,6 +75,12 @@ pub enum Command {
     /// The pod that a run starts.
     #[command(hide = true)]
     Pod(PodArguments),
+    /// The manager that a cluster run starts.
+    #[command(hide = true)]
+    ClusterManager(ClusterManagerArguments),
+    /// A pod that a cluster run starts.
+    #[command(hide = true)]
+    ClusterPod(ClusterPodArguments),
     /// The answering process of the bare ring.
     #[command(hide = true)]
     FloorPeer(FloorPeer),
@@ -235,6 +248,56 @@ pub struct PodArguments {
     /// How long it spins.
     #[arg(long, value_parser = spin)]
     pub spin: Spin,
+}
+
+/// A run with several pods.
+#[derive(Args, Clone, Debug)]
+pub struct ClusterArguments {
+    /// Pods that are killed and started again, one after the other [default: 2, with --long 10]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub kills: Option<u32>,
+    /// Pods that are stopped cleanly and started again [default: 3, with --long 10]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1000))]
+    pub stops: Option<u32>,
+    /// Asks per second, at times fixed beforehand; one in eight is a deposit. Takes k and M
+    #[arg(long, value_name = "R", value_parser = rate, default_value = "4k")]
+    pub rate: f64,
+    /// Time to live of the leases, 2s to 1m
+    #[arg(long, value_name = "TIME", value_parser = duration, default_value = "2s")]
+    pub ttl: Duration,
+    /// Ten kills and ten stops
+    #[arg(long)]
+    pub long: bool,
+}
+
+impl ClusterArguments {
+    /// How many of each.
+    pub fn kills_and_stops(&self) -> (u32, u32) {
+        let (kills, stops) = if self.long { (10, 10) } else { (2, 3) };
+        (self.kills.unwrap_or(kills), self.stops.unwrap_or(stops))
+    }
+}
+
+/// The manager of a cluster run.
+#[derive(Args, Clone, Debug)]
+pub struct ClusterManagerArguments {
+    /// Where pods reach it.
+    #[arg(long)]
+    pub listen: SocketAddr,
+    /// Its folder.
+    #[arg(long)]
+    pub data_directory: PathBuf,
+}
+
+/// A pod of a cluster run.
+#[derive(Args, Clone, Debug)]
+pub struct ClusterPodArguments {
+    /// Its manager.
+    #[arg(long)]
+    pub store: SocketAddr,
+    /// Time to live of its lease.
+    #[arg(long, value_parser = duration)]
+    pub ttl: Duration,
 }
 
 /// The answering process of the bare ring.
@@ -423,6 +486,18 @@ mod tests {
     }
 
     #[test]
+    fn a_cluster_run_is_short_unless_it_is_told() {
+        let Some(Command::Cluster(cluster)) = parse("atoll-bench cluster --stops 4").command else {
+            panic!("no cluster run")
+        };
+        assert_eq!(cluster.kills_and_stops(), (2, 4));
+        let Some(Command::Cluster(cluster)) = parse("atoll-bench cluster --long").command else {
+            panic!("no cluster run")
+        };
+        assert_eq!(cluster.kills_and_stops(), (10, 10));
+    }
+
+    #[test]
     fn the_command_line_of_a_scenario_leads_back_to_it() {
         for scenario in Scenario::canonical() {
             let line = format!("atoll-bench {}", scenario.command_line().join(" "));
@@ -442,6 +517,8 @@ mod tests {
             ("atoll-bench ask --duration 10", "300ms"),
             ("atoll-bench ask --rate fast", "100k"),
             ("atoll-bench ask --rate 0", "above 0"),
+            ("atoll-bench cluster --ttl 2", "300ms"),
+            ("atoll-bench cluster --kills many", "invalid digit"),
             ("atoll-bench ask --entities 1.5", "whole number"),
             ("atoll-bench ask --local --pods 127.0.0.1:1", "cannot be used"),
             ("atoll-bench ask --rate 5 --outstanding 5", "cannot be used"),

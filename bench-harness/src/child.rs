@@ -74,6 +74,11 @@ impl Child {
         self.signal(libc::SIGCONT);
     }
 
+    /// Tells the child to stop in order.
+    pub fn terminate(&mut self) {
+        self.signal(libc::SIGTERM);
+    }
+
     /// Waits for a child that ends by itself.
     pub fn wait(mut self) -> anyhow::Result<()> {
         let status = self.process.wait().context("the child is gone")?;

@@ -6,7 +6,8 @@
 //! - [`schedule`]: open loop: send times fixed beforehand, lateness, refusal.
 //! - [`measure`]: clock, histograms, processor time, memory, disturbed rounds.
 //! - [`floors`]: the hand-written comparisons.
-//! - [`drive`]: the only module that knows atoll: it starts the pod and sends.
+//! - [`drive`]: starts the pod and sends.
+//! - [`cluster`]: several pods that are killed, stopped and paused; it knows atoll too.
 //! - [`rounds`]: alternates floor and subject, repeats disturbed rounds.
 //! - [`report`]: progress line, table, JSON.
 //! - [`flame`]: records a scenario with perf and renders the flame graph.
@@ -16,6 +17,7 @@
 
 pub mod arguments;
 pub mod child;
+pub mod cluster;
 pub mod drive;
 pub mod flame;
 pub mod floors;

@@ -5,9 +5,10 @@ use core::time::Duration;
 use std::path::Path;
 use std::process::ExitCode;
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 
-use crate::arguments::{Arguments, Command, Common, FloorArguments};
+use crate::arguments::{Arguments, ClusterArguments, Command, Common, FloorArguments};
+use crate::cluster;
 use crate::drive::{self, Subject};
 use crate::floors::{Floor, bare_ring, entity_start};
 use crate::measure::{RoundLength, check_processor};
@@ -47,6 +48,9 @@ fn execute(Arguments { command, common }: Arguments) -> anyhow::Result<bool> {
         Some(Command::Stream(stream)) => crate::streams::run(&common, &stream.row).map(|()| false),
         Some(Command::Floor(chosen)) => floors(&chosen, &common).map(|()| false),
         Some(Command::Flame(flame)) => crate::flame::flame(&flame, &common).map(|()| false),
+        Some(Command::Cluster(cluster)) => measure_cluster(&cluster, &common).map(|()| false),
+        Some(Command::ClusterManager(manager)) => cluster::manager(&manager).map(|()| false),
+        Some(Command::ClusterPod(pod)) => cluster::pod(&pod).map(|()| false),
         Some(Command::Pod(pod)) => drive::pod(&pod).map(|()| false),
         Some(Command::FloorPeer(peer)) => {
             bare_ring::peer(peer.cpu, peer.request_bytes, peer.reply_bytes, peer.spin, peer.told_apart).map(|()| false)
@@ -54,6 +58,16 @@ fn execute(Arguments { command, common }: Arguments) -> anyhow::Result<bool> {
         Some(Command::SubjectEntityMemory { entities }) => drive::print_entity_memory(entities).map(|()| false),
         Some(Command::FloorEntityMemory { entities }) => entity_start::print_memory(entities).map(|()| false),
     }
+}
+
+fn measure_cluster(arguments: &ClusterArguments, common: &Common) -> anyhow::Result<()> {
+    let report = cluster::run(arguments)?;
+    println!("{}\n", report.machine.line());
+    print!("{}", report.table());
+    if let Some(path) = &common.json {
+        write_json(path, &report)?;
+    }
+    if report.targets_met { Ok(()) } else { bail!("a target was missed; see the table") }
 }
 
 fn measure(scenarios: &[Scenario], setting: &Setting, common: &Common) -> anyhow::Result<bool> {

@@ -97,3 +97,19 @@ fn every_kind_of_load_runs_and_is_written_as_json() {
         }
     }
 }
+
+#[test]
+fn a_cluster_run_loses_nothing_and_is_written_as_json() {
+    let file = std::env::temp_dir().join(format!("atoll-bench-cluster-{}.json", std::process::id()));
+    let output = atoll_bench(&format!("cluster --kills 1 --stops 1 --rate 500 --json {}", file.display()));
+    let json = std::fs::read(&file).unwrap_or_else(|_| panic!("{}", text(&output.stderr)));
+    std::fs::remove_file(&file).unwrap();
+    let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+    for none in ["lost", "wrong_balances", "replies_of_old_owners", "failed_in_planned_moves"] {
+        assert_eq!(json[none], 0, "{none}: {json}");
+    }
+    for some in ["failover_ms", "stale_rejections", "planned_moves", "deposits", "move_p99_ms"] {
+        assert!(json[some].as_f64() > Some(0.0), "{some}: {json}");
+    }
+    assert!(json["resends"].is_u64() && json["repeated"].is_u64(), "{json}");
+}

@@ -6,7 +6,8 @@ use super::arguments::PodArguments;
 use super::{Commands, check, logging};
 use crate::entity::EntityOptions;
 use crate::pod::config::{MANAGER_PORT, Store};
-use crate::pod::{Pod, StartError};
+use crate::pod::{Pod, StartError, open_state};
+use crate::services::account::{AccountEntity, use_store};
 use crate::services::echo::EchoEntity;
 use crate::services::guild::GuildEntity;
 use crate::stores::OpenError;
@@ -21,8 +22,12 @@ pub fn run(arguments: &PodArguments) -> anyhow::Result<()> {
     check::refuse(&check::run(&config))?;
     let (dev, listen) = (config.pod.dev, config.pod.listen);
     let kept = config.pod.data_dir.is_some() || config.control.store != Store::Embedded;
+    let state = open_state(&config).map_err(|error| with_commands(error.into(), listen))?;
+    // Fails only if this process runs a second pod, whose accounts then use the first one's store.
+    let _ = use_store(state);
     let started = Pod::builder()
         .config(config)
+        .entity::<AccountEntity>(EntityOptions::default())
         .entity::<EchoEntity>(EntityOptions::default())
         .entity::<GuildEntity>(EntityOptions::default())
         .start();

@@ -7,7 +7,7 @@ mod adapter;
 pub(crate) mod node;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crate::base::limits::NUMBER_OF_SHARDS;
@@ -214,6 +214,12 @@ impl Client {
         )?;
         // The core's own timeout comes first unless the core hangs.
         answered.recv_timeout(timeout + Duration::from_secs(1)).map_err(|_| ClusterError::SendTimeout)?
+    }
+
+    /// How many messages were sent again, since their shard had moved or their link had failed.
+    #[must_use]
+    pub fn resends(&self) -> u64 {
+        self.inner.node.views().iter().map(|view| view.engine.resends.load(Ordering::Relaxed)).sum()
     }
 
     /// Counters of the loop of each core.

@@ -12,6 +12,12 @@ use super::{PATIENCE, until};
 /// `atoll` with no `ATOLL_` variable of the environment.
 pub fn atoll_command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_atoll"));
+    without_atoll_variables(&mut command);
+    command
+}
+
+/// For a command that is configured by its flags alone.
+pub fn without_atoll_variables(command: &mut Command) -> &mut Command {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("ATOLL_")) {
         command.env_remove(name);
     }
@@ -63,6 +69,12 @@ impl PodProcess {
     fn try_start_at(listen: &str, arguments: &[&str]) -> Option<PodProcess> {
         let mut command = atoll_command();
         command.args(["pod", "--dev", "--listen", listen]).args(arguments);
+        PodProcess::try_start(command)
+    }
+
+    /// A pod made by any command that says on standard error ` serves at ADDRESS ` when it does; a manager, too. `None`
+    /// if the port is in use.
+    pub fn try_start(mut command: Command) -> Option<PodProcess> {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
         let lines = Arc::new(Mutex::new(Vec::new()));
         let (stderr, into) = (child.stderr.take().unwrap(), Arc::clone(&lines));
@@ -76,8 +88,8 @@ impl PodProcess {
             if pod.child.try_wait().unwrap().is_some() {
                 return Some(None);
             }
-            let line = pod.line_with(" serves at ")?;
-            line.split(" serves at ").nth(1)?.split(' ').next()?.parse().ok().map(Some)
+            let line = pod.line_with(" serves ")?;
+            line.rsplit(" at ").next()?.split(' ').next()?.parse().ok().map(Some)
         });
         if let Some(address) = address {
             pod.address = address;
