@@ -46,6 +46,7 @@ pub trait NestedOps: FlowOps {
     }
 
     /// See [`PrefixAndTail`].
+    #[allow(clippy::type_complexity)]
     fn prefix_and_tail(self, wanted: usize) -> Plain<Self, (Vec<Self::Out>, Source<Self::Out>)>
     where
         Self::Out: Send,
