@@ -114,8 +114,8 @@ pub fn source(node: &Node) -> Source<Item> {
                 }
                 Joined::Merged => {
                     let merge = graph.add_stage(Merge::new(2));
-                    for at in 0..2 {
-                        graph.from(broadcast.outlets[at]).via(branch_of(&branches[at])).to(merge.inlets[at]);
+                    for (at, branch) in branches.iter().enumerate() {
+                        graph.from(broadcast.outlets[at]).via(branch_of(branch)).to(merge.inlets[at]);
                     }
                     merge.outlet
                 }
@@ -128,8 +128,8 @@ pub fn source(node: &Node) -> Source<Item> {
             let partition = graph.add_stage(Partition::new(2, |item: &Item| chosen(item.0)));
             let merge = graph.add_stage(Merge::new(2));
             graph.connect(input, partition.inlet);
-            for at in 0..2 {
-                graph.from(partition.outlets[at]).via(branch_of(&branches[at])).to(merge.inlets[at]);
+            for (at, branch) in branches.iter().enumerate() {
+                graph.from(partition.outlets[at]).via(branch_of(branch)).to(merge.inlets[at]);
             }
             graph.source(merge.outlet).unwrap()
         }
