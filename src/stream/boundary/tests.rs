@@ -414,7 +414,7 @@ fn any_stream_ends_well_however_its_islands_take_turns() {
 #[test]
 fn all_elements_come_before_the_completion() {
     for capacity in [1, 2, 16, 64] {
-        let count = if cfg!(miri) { 50 } else { 1_000 };
+        let count = if cfg!(miri) { 5 } else { 1_000 };
         let pair = Pair::new(Case { count, source_end: Some(Said::Completed), ..Case::default() }, capacity);
         pair.run();
         assert!(pair.is_over() && matches!(pair.case.sink_saw(), Some(Said::Completed)));
