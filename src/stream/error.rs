@@ -51,11 +51,18 @@ impl StreamError {
     }
 }
 
+/// Payloads of panics of destructors of payloads, and so on, that are dropped. What comes after them is leaked.
+const PAYLOADS_MAX: usize = 8;
+
 /// What a panic carried may panic when it is dropped, and what that carries, too.
-fn drop_payload(payload: Box<dyn Any + Send>) {
-    if let Err(again) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(payload))) {
-        std::mem::forget(again);
+fn drop_payload(mut payload: Box<dyn Any + Send>) {
+    for _ in 0..PAYLOADS_MAX {
+        match std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(payload))) {
+            Ok(()) => return,
+            Err(next) => payload = next,
+        }
     }
+    std::mem::forget(payload);
 }
 
 fn panic_text(payload: &(dyn Any + Send)) -> String {

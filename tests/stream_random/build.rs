@@ -4,7 +4,9 @@ use std::sync::{Arc, Mutex};
 
 use atoll::stream::attributes::{Fuzzing, InputBuffer, Placement, TransparentPull};
 use atoll::stream::dsl::{Flow, FlowOps, GraphBuilder, RunnableGraph, Sink, Source};
-use atoll::stream::operators::{Balance, Broadcast, ElementwiseOps, FanInOps, Merge, NestedOps, Partition, ZipWith};
+use atoll::stream::operators::{
+    Balance, Broadcast, ElementwiseOps, FanInOps, FanOutOps, FlattenOps, Merge, NestedOps, Partition, ZipWith,
+};
 use atoll::stream::{Attributes, StreamError};
 
 use super::graph::{Case, Disturbance, Joined, Node, Op};
@@ -38,6 +40,17 @@ fn source_of(op: &Op, source: Source<Item>) -> Source<Item> {
             let value = item.0;
             Source::from_iterator(move || expanded(value).map(Item::new))
         }),
+        Op::FlatMapMerge(breadth) => source.flat_map_merge(breadth, |item| {
+            let value = item.0;
+            Source::from_iterator(move || expanded(value).map(Item::new))
+        }),
+        Op::Split { after: false } => source.split_when(|item| passes(item.0, 0)).flatten(),
+        Op::Split { after: true } => source.split_after(|item| passes(item.0, 0)).flatten(),
+        Op::GroupBy => source.group_by(2, |item| chosen(item.0)).flat_map_merge(2, |(_, group)| group),
+        Op::Copied { all } => {
+            let sink = Sink::fold(0_u64, |count, _: Item| count + 1);
+            if all { source.also_to(sink) } else { source.wire_tap(sink) }
+        }
         Op::PrefixAndTail(wanted) => source
             .prefix_and_tail(wanted)
             .flat_map_concat(|(prefix, tail)| Source::from_iterator(move || prefix.clone()).concat(tail)),
@@ -61,15 +74,10 @@ fn branch_of(branch: &[Op]) -> Flow<Item, Item> {
                     None => flow.async_boundary(),
                 }
             }
-            Op::FlatMap | Op::PrefixAndTail(_) => unreachable!("not in branches"),
+            other => unreachable!("{other:?} in a branch"),
         };
     }
     flow
-}
-
-fn merged(inputs: [Source<Item>; 2]) -> Source<Item> {
-    let [first, second] = inputs;
-    first.merge(second)
 }
 
 pub fn source(node: &Node) -> Source<Item> {
@@ -85,7 +93,8 @@ pub fn source(node: &Node) -> Source<Item> {
             }
         }
         Node::Op(op, input) => source_of(op, source(input)),
-        Node::Merge(inputs) => merged([source(&inputs[0]), source(&inputs[1])]),
+        Node::Merge { preferred: false, inputs } => source(&inputs[0]).merge(source(&inputs[1])),
+        Node::Merge { preferred: true, inputs } => source(&inputs[0]).merge_preferred(source(&inputs[1])),
         Node::Concat { lazy: false, inputs } => source(&inputs[0]).concat(source(&inputs[1])),
         Node::Concat { lazy: true, inputs } => source(&inputs[0]).concat_lazy(source(&inputs[1])),
         Node::Interleave { segment, inputs } => source(&inputs[0]).interleave(source(&inputs[1]), *segment),

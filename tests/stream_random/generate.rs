@@ -64,11 +64,16 @@ impl Generator<'_> {
         }
     }
 
-    fn op(&mut self, single: bool) -> Op {
-        match self.random.below(16) {
+    /// An operator for a stream that is `single`, and must stay so if it `stays`.
+    fn op(&mut self, single: bool, stays: bool) -> Op {
+        match self.random.below(24) {
             0..=2 => Op::Filter(self.random.below(3)),
             3 => Op::FlatMap,
             4 => Op::PrefixAndTail(self.random.below(4) as usize),
+            5 => Op::Split { after: self.random.one_in(2) },
+            6 if !stays => Op::FlatMapMerge(1 + self.random.below(4) as usize),
+            7 if !stays => Op::GroupBy,
+            8 => Op::Copied { all: self.random.one_in(2) },
             _ => self.one_to_one(single),
         }
     }
@@ -99,7 +104,7 @@ impl Generator<'_> {
     fn node(&mut self, size: u64, single: bool) -> Node {
         let Some(rest) = size.checked_sub(1) else { return self.source() };
         match self.random.below(20) {
-            0 if !single => Node::Merge(self.both(rest, false)),
+            0 if !single => Node::Merge { preferred: self.random.one_in(2), inputs: self.both(rest, false) },
             1 => Node::Concat { lazy: self.random.one_in(2), inputs: self.both(rest, single) },
             2 => Node::Interleave { segment: 1 + self.random.below(3) as usize, inputs: self.both(rest, true) },
             3 => Node::Zip(self.both(rest, true)),
@@ -122,7 +127,7 @@ impl Generator<'_> {
             }
             _ => {
                 let input = self.node(rest, single);
-                Node::Op(self.op(input.is_single()), Box::new(input))
+                Node::Op(self.op(input.is_single(), single), Box::new(input))
             }
         }
     }

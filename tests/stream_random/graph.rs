@@ -22,8 +22,20 @@ pub enum Op {
     },
     /// Each element becomes a stream of up to two.
     FlatMap,
+    /// As `FlatMap`, so many streams at once.
+    FlatMapMerge(usize),
     /// Prefix and tail, put together again.
     PrefixAndTail(usize),
+    /// Cut into streams before or after some elements, and put together again.
+    Split {
+        after: bool,
+    },
+    /// A stream for each of two kinds of elements, which are merged.
+    GroupBy,
+    /// Copies for another sink: all, or those that it wants.
+    Copied {
+        all: bool,
+    },
 }
 
 /// What becomes of both outputs of a broadcast.
@@ -43,7 +55,10 @@ pub enum Node {
         failure: Option<u32>,
     },
     Op(Op, Box<Node>),
-    Merge(Box<[Node; 2]>),
+    Merge {
+        preferred: bool,
+        inputs: Box<[Node; 2]>,
+    },
     Concat {
         lazy: bool,
         inputs: Box<[Node; 2]>,
@@ -106,7 +121,7 @@ impl Node {
             | Node::Broadcast { input, .. }
             | Node::Partition { input, .. }
             | Node::Balance { input, .. } => vec![input],
-            Node::Merge(inputs)
+            Node::Merge { inputs, .. }
             | Node::Concat { inputs, .. }
             | Node::Interleave { inputs, .. }
             | Node::Zip(inputs)
@@ -121,7 +136,7 @@ impl Node {
             | Node::Broadcast { input, .. }
             | Node::Partition { input, .. }
             | Node::Balance { input, .. } => vec![input],
-            Node::Merge(inputs)
+            Node::Merge { inputs, .. }
             | Node::Concat { inputs, .. }
             | Node::Interleave { inputs, .. }
             | Node::Zip(inputs)
@@ -159,7 +174,8 @@ impl Node {
     /// Whether its output has one order only.
     pub fn is_single(&self) -> bool {
         match self {
-            Node::Merge(_) | Node::Partition { .. } | Node::Balance { .. } => false,
+            Node::Merge { .. } | Node::Partition { .. } | Node::Balance { .. } => false,
+            Node::Op(Op::FlatMapMerge(_) | Op::GroupBy, _) => false,
             Node::Broadcast { joined: Joined::Merged, .. } => false,
             other => other.children().into_iter().all(Node::is_single),
         }

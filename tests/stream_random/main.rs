@@ -13,7 +13,6 @@ mod build;
 mod generate;
 mod graph;
 mod reference;
-mod regressions;
 mod run;
 mod stages;
 

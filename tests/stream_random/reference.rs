@@ -49,10 +49,21 @@ impl Expected {
 
     fn apply(mut self, op: &Op) -> Expected {
         match op {
-            Op::Probe | Op::Boundary { .. } | Op::PrefixAndTail(_) => self,
+            Op::Probe | Op::Boundary { .. } | Op::PrefixAndTail(_) | Op::Split { .. } | Op::Copied { .. } => self,
             Op::Map(id) => self.each(|thread| thread.into_iter().map(|value| mapped(value, *id)).collect()),
             Op::Filter(filter) => {
                 self.each(|thread| thread.into_iter().filter(|value| passes(*value, *filter)).collect())
+            }
+            Op::FlatMapMerge(_) => {
+                let elements = self.threads.into_iter().flatten();
+                self.threads = elements.map(|value| expanded(value).collect()).collect();
+                self
+            }
+            Op::GroupBy => {
+                let kind =
+                    |thread: &Vec<u64>, kind| thread.iter().copied().filter(|value| chosen(*value) == kind).collect();
+                self.threads = self.threads.iter().flat_map(|thread| [kind(thread, 0), kind(thread, 1)]).collect();
+                self
             }
             Op::FlatMap => self.each(|thread| thread.into_iter().flat_map(expanded).collect()),
             Op::Take(count) => {
@@ -177,7 +188,7 @@ pub fn expected(node: &Node) -> Expected {
             failures: failure.iter().copied().collect(),
         },
         Node::Op(op, input) => expected(input).apply(op),
-        Node::Merge(inputs) => expected(&inputs[0]).merge(expected(&inputs[1])),
+        Node::Merge { inputs, .. } => expected(&inputs[0]).merge(expected(&inputs[1])),
         Node::Concat { inputs, .. } => expected(&inputs[0]).concat(expected(&inputs[1])),
         Node::Interleave { segment, inputs } => expected(&inputs[0]).interleave(expected(&inputs[1]), *segment),
         Node::Zip(inputs) => expected(&inputs[0]).zip(expected(&inputs[1])),

@@ -318,7 +318,7 @@ fn a_destructor_that_panics_ends_no_more_than_its_stream() {
     for leaves in [Leaves::Cancels, Leaves::Pulls, Leaves::Panics, Leaves::Keeps] {
         for aborts in [false, true] {
             let running = Running::new();
-            let mut beside = running.start(&Source::from_iterator(|| 0..100).to_right(all()));
+            let mut beside = running.start(&Source::from_iterator(|| 0..5).to_right(all()));
             let bombs = Source::from_iterator(|| (0..3).map(|_| Bomb));
             running.start(&bombs.to(Sink::from_stage(LeavingSink(leaves))));
             if aborts {
@@ -326,7 +326,7 @@ fn a_destructor_that_panics_ends_no_more_than_its_stream() {
                 running.host.abort();
             } else {
                 running.settle();
-                assert_eq!(beside.try_take().unwrap().unwrap().len(), 100);
+                assert_eq!(beside.try_take().unwrap().unwrap().len(), 5);
             }
             assert_eq!(running.host.islands(), 0, "{leaves:?}");
             assert_eq!(running.host.running_stages(), 0);

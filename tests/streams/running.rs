@@ -39,6 +39,7 @@ impl Running {
     }
 
     /// Lets time pass and works.
+    #[allow(dead_code)]
     pub fn pass(&mut self, time: core::time::Duration) {
         self.now = self.now + time;
         self.settle();

@@ -1,1 +1,0 @@
-//! What random graphs have found, as cases of their own.
