@@ -143,6 +143,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/stream/interpreter/events.rs",
     "src/stream/interpreter/overrides.rs",
     "src/stream/interpreter/ports.rs",
+    "src/stream/interpreter/snapshot.rs",
     "src/wire/checksum.rs",
     "src/wire/never.rs",
 ];

@@ -38,6 +38,7 @@ mod random_graphs;
 mod restarts;
 mod running;
 mod sinks;
+mod snapshots;
 mod sources;
 mod support;
 mod switches;

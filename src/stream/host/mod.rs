@@ -19,6 +19,7 @@ use inbox::HostWake;
 pub use inbox::{HostInbox, HostJob};
 
 use crate::base::Nanos;
+use crate::stream::interpreter::snapshot::IslandSnapshot;
 use crate::stream::interpreter::{EVENTS_PER_RUN, Island, RunState};
 use crate::stream::materializer::Phases;
 
@@ -323,6 +324,14 @@ impl StreamHost {
     pub fn running_stages(&self) -> usize {
         let entries = self.entries.borrow();
         entries.iter().filter_map(|entry| entry.island.as_ref()).map(|island| island.running_stages()).sum()
+    }
+
+    /// What the islands are doing that are not being run right now; see
+    /// [`draw_dot`](crate::stream::interpreter::snapshot::draw_dot).
+    #[must_use]
+    pub fn snapshots(&self) -> Vec<IslandSnapshot> {
+        let entries = self.entries.borrow();
+        entries.iter().filter_map(|entry| entry.island.as_ref()).map(|island| island.snapshot()).collect()
     }
 
     /// Stops all streams now. None can be started any more. If a stage calls it, its own island stops when its run ends.

@@ -143,6 +143,10 @@ impl Island {
         self.context.running as usize
     }
 
+    pub(super) fn context_ref(&self) -> &Context<'static> {
+        &self.context
+    }
+
     /// For stages that are driven from outside of an event, such as probes in tests.
     pub(crate) fn context(&mut self) -> &mut Context<'static> {
         &mut self.context

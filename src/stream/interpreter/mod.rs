@@ -14,6 +14,7 @@ mod inbox;
 mod island;
 mod overrides;
 mod ports;
+pub mod snapshot;
 mod timers;
 
 pub use builder::{PortWiring, WiringError};
