@@ -271,13 +271,15 @@ fn across_cores_a_message_that_fits_the_slot_allocates_nothing() {
 }
 
 #[test]
-fn across_cores_a_larger_message_needs_at_most_one_block() {
+fn across_cores_the_block_of_a_larger_message_goes_home_with_an_answer() {
     let pod = pod(2);
-    let [asker, owner] = across("across cores, block", &pod, |echo: EchoRef| async move {
+    let ask = across("across cores, block", &pod, |echo: EchoRef| async move {
         echo.block([1; 8]).await.unwrap();
     });
-    assert!(asker <= ROUND as u64, "{asker} for {ROUND} asks");
-    assert_eq!(owner, 0);
+    let discard = across("across cores, block told", &pod, |echo: EchoRef| async move {
+        echo.block([1; 8]).discard().await.unwrap();
+    });
+    assert_eq!([ask, discard], [[0; 2]; 2]);
 }
 
 /// Asks entities of a pod of one core by a client; what one round allocates at the client and at the pod.

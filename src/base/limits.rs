@@ -62,3 +62,7 @@ pub const ORPHAN_GRACE: Duration = Duration::from_secs(1);
 pub const FROZEN_LOOK: Duration = Duration::from_millis(5);
 /// Pods that a client keeps links to, so that it hears of new tables when one of them is lost.
 pub const CLIENT_LINKS_MIN: usize = 2;
+
+/// Blocks of another core's large messages that wait for an answer to go home with: as many as a batch of messages can
+/// leave behind before the first answer goes back.
+pub const HOME_BLOCKS_MAX: usize = 64;

@@ -152,6 +152,7 @@ impl Core {
                 doorbell,
                 touched: Cell::new(false),
                 told: Cell::new(crate::base::Epoch(0)),
+                home: RefCell::default(),
             })
         });
         let lease = Lease { until: parts.validity, clock: parts.clock };
@@ -436,7 +437,10 @@ impl Core {
                 self.host.complete_from_core(key, answer_type, answer);
                 self.routes.arrived(key);
             }),
-            Parcel::Acknowledged { key } => {
+            Parcel::Acknowledged { key, home } => {
+                if let Some(block) = home {
+                    block.arrive(self.host.pool());
+                }
                 self.host.acknowledge(PendingKey::from_number(key));
                 self.routes.arrived(PendingKey::from_number(key));
             }
@@ -459,7 +463,7 @@ impl Core {
     pub(super) fn deliver_call(&self, from: CoreIndex, call: CallParcel) {
         let (key, discard) = (call.key, call.discard);
         let reply_to = if discard { ReplyTo::Nobody } else { ReplyTo::Core(from, key) };
-        let delivered = call.open(self.host.pool(), |call, message| {
+        let (delivered, block) = call.open_keeping_block(|call, message| {
             let method = &self.host.types()[usize::from(call.type_index)].methods()[call.method_index()];
             let chain = call.chain.as_deref().copied().unwrap_or(CallChain::EMPTY);
             let delivery = Delivery {
@@ -471,6 +475,9 @@ impl Core {
             };
             self.host.deliver_from_core(&delivery, message)
         });
+        if let Some(block) = block {
+            self.routes.send_home(from, block, self.host.pool());
+        }
         match delivered {
             Delivered::Failed(ClusterError::MessageDiscarded) if discard => self.routes.acknowledge_core(from, key),
             Delivered::Failed(error) => self.routes.fail_core(from, key, error),

@@ -1,7 +1,8 @@
 //! What crosses from one core to another of the same pod.
 //!
-//! A message of up to [`INLINE_BYTES`] lies in the queue's slot itself; a larger one lies in a block that moves with it
-//! and ends in the receiver's pool. Called by `routes` and `core`. Invariant: a parcel owns its message or answer; one
+//! A message of up to [`INLINE_BYTES`] lies in the queue's slot itself; a larger one lies in a block that moves with it.
+//! The block of a message goes home with an answer ([`HomeBlock`]), so asks with large messages take turns with a few
+//! blocks; that of an answer ends in the receiver's pool. Called by `routes` and `core`. Invariant: a parcel owns its message or answer; one
 //! that is dropped drops it.
 #![allow(unsafe_code)]
 
@@ -67,6 +68,17 @@ impl Payload {
         }
     }
 
+    /// The block, if there is one, for its way home; the value is gone.
+    ///
+    /// # Safety
+    /// The payload was made with this layout and is not used again.
+    #[inline]
+    unsafe fn take_block(&mut self, layout: Layout) -> Option<HomeBlock> {
+        // SAFETY: see `new`.
+        let block = |words: *const MaybeUninit<u64>| unsafe { words.cast::<NonNull<u8>>().read() };
+        (!is_inline(layout)).then(|| HomeBlock { block: block(self.words.as_ptr()), layout })
+    }
+
     /// Releases the block, if there is one; the value is gone.
     ///
     /// # Safety
@@ -84,6 +96,31 @@ impl Payload {
                 None => release_foreign(block, layout),
             }
         }
+    }
+}
+
+/// An empty block on its way to the pool that it was taken from. One that does not arrive is freed.
+pub(super) struct HomeBlock {
+    block: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: it is memory without a value, owned by this, and may be freed on any thread.
+unsafe impl Send for HomeBlock {}
+
+impl HomeBlock {
+    /// Gives the block to a pool.
+    pub fn arrive(self, pool: &BlockPool) {
+        let home = ManuallyDrop::new(self);
+        // SAFETY: the block was taken with this layout from a pool, holds no value, and is given away here.
+        unsafe { pool.give(home.block, home.layout) };
+    }
+}
+
+impl Drop for HomeBlock {
+    fn drop(&mut self) {
+        // SAFETY: as in `arrive`.
+        unsafe { release_foreign(self.block, self.layout) };
     }
 }
 
@@ -155,6 +192,15 @@ impl CallParcel {
 
     /// Hands the message to `take`, which consumes it, with the rest of the parcel beside it.
     pub(super) fn open<R>(self, pool: &BlockPool, take: impl FnOnce(&CallParcel, *mut ()) -> R) -> R {
+        let (result, block) = self.open_keeping_block(take);
+        if let Some(block) = block {
+            block.arrive(pool);
+        }
+        result
+    }
+
+    /// As [`CallParcel::open`]; the block of the message, if it has one, is left to the caller.
+    pub(super) fn open_keeping_block<R>(self, take: impl FnOnce(&CallParcel, *mut ()) -> R) -> (R, Option<HomeBlock>) {
         let mut parcel = ManuallyDrop::new(self);
         let layout = parcel.message_type.layout;
         // SAFETY: the payload was made with this layout; the message is consumed by `take`, and what else the parcel
@@ -162,10 +208,10 @@ impl CallParcel {
         unsafe {
             let message = parcel.message.pointer(layout);
             let result = take(&parcel, message);
-            parcel.message.release(layout, Some(pool));
+            let block = parcel.message.take_block(layout);
             core::ptr::drop_in_place(&raw mut parcel.id);
             core::ptr::drop_in_place(&raw mut parcel.chain);
-            result
+            (result, block)
         }
     }
 }
@@ -187,6 +233,8 @@ pub struct AnswerParcel {
     pub key: u64,
     answer_type: &'static AnswerVtable,
     answer: Payload,
+    /// A block of the receiver's.
+    home: Option<HomeBlock>,
 }
 
 // SAFETY: answers are `Send` (a bound of `Wire`).
@@ -200,14 +248,18 @@ impl AnswerParcel {
         answer_type: &'static AnswerVtable,
         answer: *const (),
         pool: &BlockPool,
+        home: Option<HomeBlock>,
     ) -> AnswerParcel {
         // SAFETY: passed on.
-        AnswerParcel { key, answer_type, answer: unsafe { Payload::new(answer, answer_type.layout, pool) } }
+        AnswerParcel { key, answer_type, answer: unsafe { Payload::new(answer, answer_type.layout, pool) }, home }
     }
 
     /// Hands the answer to `take`, which consumes it.
     pub(super) fn open(self, pool: &BlockPool, take: impl FnOnce(u64, &'static AnswerVtable, *mut ())) {
         let mut parcel = ManuallyDrop::new(self);
+        if let Some(block) = parcel.home.take() {
+            block.arrive(pool);
+        }
         let layout = parcel.answer_type.layout;
         // SAFETY: the payload was made with this layout; the answer is consumed by `take`, and the rest needs no drop.
         unsafe {
@@ -247,6 +299,9 @@ pub enum Parcel {
     Acknowledged {
         /// Who waits.
         key: u64,
+        /// A block of the receiver's.
+        #[allow(private_interfaces)]
+        home: Option<HomeBlock>,
     },
     /// An ask failed.
     Failed {

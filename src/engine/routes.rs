@@ -15,11 +15,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::link::{Link, LinkLimits, Peer, Phase, RequestHead};
 use super::moves::{Learned, way_of};
-use super::parcel::{AnswerParcel, CallAddress, CallParcel, Parcel};
+use super::parcel::{AnswerParcel, CallAddress, CallParcel, HomeBlock, Parcel};
 use crate::base::hash::WordMap;
-use crate::base::limits::{CLIENT_LINKS_MIN, LINKS_MAX, REDIAL_PAUSE};
+use crate::base::limits::{CLIENT_LINKS_MIN, HOME_BLOCKS_MAX, LINKS_MAX, REDIAL_PAUSE};
 use crate::base::{ClusterError, CoreIndex, Epoch, LinkId, Nanos, PodUid, ShardId, Token};
 use crate::entity::messenger::NOT_HOSTED;
+use crate::entity::pool::BlockPool;
 use crate::entity::router::Encode;
 use crate::entity::{AnswerVtable, Host, Location, Outbound, PendingKey, Router, Sent};
 use crate::mesh::{Doorbell, Producer};
@@ -140,6 +141,8 @@ pub(super) struct PeerCore {
     pub touched: Cell<bool>,
     /// Epoch of the table that it was given last.
     pub told: Cell<Epoch>,
+    /// Blocks of that core's messages, which go home with the next answers; [`HOME_BLOCKS_MAX`] at most.
+    pub home: RefCell<Vec<HomeBlock>>,
 }
 
 /// The ways out of a core.
@@ -506,6 +509,20 @@ impl Routes {
         }
     }
 
+    /// A block that another core waits for.
+    fn home_block(&self, core: CoreIndex) -> Option<HomeBlock> {
+        self.peers.get(usize::from(core.0))?.as_ref()?.home.borrow_mut().pop()
+    }
+
+    /// Has a block go back to its core with the next answer; into the pool here if many wait already.
+    pub(super) fn send_home(&self, core: CoreIndex, block: HomeBlock, pool: &BlockPool) {
+        let peer = self.peers.get(usize::from(core.0)).and_then(Option::as_ref);
+        match peer.map(|peer| peer.home.borrow_mut()) {
+            Some(mut home) if home.len() < HOME_BLOCKS_MAX => home.push(block),
+            _ => block.arrive(pool),
+        }
+    }
+
     /// Pushes what found no room before.
     #[inline]
     pub(super) fn push_overflow(&self) {
@@ -688,13 +705,13 @@ impl Router for Routes {
     unsafe fn answer_core(&self, core: CoreIndex, key: u64, answer_type: &'static AnswerVtable, answer: *mut ()) {
         if let Some(host) = self.host() {
             // SAFETY: passed on from the caller.
-            let parcel = unsafe { AnswerParcel::new(key, answer_type, answer, host.pool()) };
+            let parcel = unsafe { AnswerParcel::new(key, answer_type, answer, host.pool(), self.home_block(core)) };
             self.push(core, Parcel::Answer(parcel));
         }
     }
 
     fn acknowledge_core(&self, core: CoreIndex, key: u64) {
-        self.push(core, Parcel::Acknowledged { key });
+        self.push(core, Parcel::Acknowledged { key, home: self.home_block(core) });
     }
 
     fn fail_core(&self, core: CoreIndex, key: u64, error: ClusterError) {
