@@ -25,9 +25,17 @@ fn large(id: &str, correlation: u64) -> Vec<u8> {
     ask(id, &echo::Echo { payload: vec![7; LARGE] }, correlation)
 }
 
+/// The allocator keeps what was freed for a moment, so it has some time to give it back.
 fn assert_grew_little(pod: &PodProcess, before: u64, by: u64) {
-    let after = pod.resident_bytes();
-    assert!(after < before + by, "{before} bytes before, {after} after");
+    let grew_little = || pod.resident_bytes() < before + by;
+    let settled = (0..50).any(|_| {
+        let settled = grew_little();
+        if !settled {
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        settled
+    });
+    assert!(settled, "{before} bytes before, {} after", pod.resident_bytes());
 }
 
 #[test]
