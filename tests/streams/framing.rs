@@ -67,7 +67,8 @@ fn is_illegal(framing: Framing) -> bool {
 
 #[test]
 fn frames_between_separators() {
-    let cases: &[(&str, &str, usize, bool, &[&str], Option<FramingError>)] = &[
+    type Case = (&'static str, &'static str, usize, bool, &'static [&'static str], Option<FramingError>);
+    let cases: &[Case] = &[
         ("", "\n", 9, false, &[], None),
         ("\n", "\n", 9, false, &[""], None),
         ("a\nbc\n", "\n", 9, false, &["a", "bc"], None),

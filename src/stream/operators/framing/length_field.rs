@@ -175,7 +175,7 @@ impl Transform for Encoder {
 
     fn element(&mut self, mut message: Vec<u8>) -> Step<Vec<u8>> {
         let bytes = message.len();
-        let limit = u32::MAX.min(u32::try_from(self.max_bytes).unwrap_or(u32::MAX));
+        let limit = u32::try_from(self.max_bytes).unwrap_or(u32::MAX);
         match u32::try_from(bytes) {
             Ok(length) if length <= limit => {
                 message.resize(bytes + SIMPLE_BYTES, 0);
