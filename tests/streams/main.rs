@@ -22,6 +22,7 @@ mod composite_builder;
 mod drive;
 mod elementwise;
 mod first;
+mod framing;
 mod futures;
 mod groups;
 mod hand;

@@ -9,6 +9,7 @@ pub mod closing;
 pub mod elementwise;
 pub mod fan_in;
 pub mod fan_out;
+pub mod framing;
 pub mod gatherers;
 pub mod gatherings;
 pub mod generators;
@@ -40,6 +41,7 @@ pub use fan_in::{
     Concat, FanInOps, Interleave, Merge, MergePreferred, MergeSorted, OrElse, Zip, ZipLatestWith, ZipWith,
 };
 pub use fan_out::{Balance, Broadcast, FanOutOps, Partition, PartitionOutOfBounds, Unzip, UnzipWith, WireTap};
+pub use framing::{ByteOrder, FieldLength, FramingError, FramingOps, SimpleFraming};
 pub use groups::GroupOps;
 pub use nested::{FlattenOps, NestedOps};
 pub use selection::SelectionOps;
@@ -58,8 +60,9 @@ pub use within::{TickHandle, WithinOps};
 /// Everything that a graph is written with.
 pub mod prelude {
     pub use super::{
-        AccumulatingOps, AsyncAccumulatingOps, BufferOps, ElementwiseOps, FanInOps, FanOutOps, FlattenOps, GroupOps,
-        MapAsyncOps, NestedOps, RateOps, SelectionOps, StatefulOps, TerminationOps, TimeoutOps, WatchingOps, WithinOps,
+        AccumulatingOps, AsyncAccumulatingOps, BufferOps, ElementwiseOps, FanInOps, FanOutOps, FlattenOps, FramingOps,
+        GroupOps, MapAsyncOps, NestedOps, RateOps, SelectionOps, StatefulOps, TerminationOps, TimeoutOps, WatchingOps,
+        WithinOps,
     };
     pub use crate::stream::dsl::{BidiFlow, Flow, FlowOps, GraphBuilder, RunnableGraph, Sink, Source, keep};
 }

@@ -32,6 +32,9 @@ pub trait Transform: 'static {
     /// What it gives.
     type Out: 'static;
 
+    /// Whether a decider is asked about failures. Not where the stage cannot go on behind one.
+    const SUPERVISED: bool = true;
+
     /// Before the first element.
     ///
     /// # Errors
@@ -129,7 +132,7 @@ impl<R: Transform, F: Fn() -> R + Clone + Send + Sync + 'static> GraphStage for 
             inlet: ports.inlet,
             outlet: ports.outlet,
             transform: factory(),
-            supervision: setup.attributes().get::<Supervision>().cloned(),
+            supervision: if R::SUPERVISED { setup.attributes().get::<Supervision>().cloned() } else { None },
             upstream_ended: false,
             given: Step::Skip,
         }
