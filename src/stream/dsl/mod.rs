@@ -5,6 +5,7 @@
 //! threads. [`RunnableGraph::run`] makes a running stream of it.
 
 mod bidi;
+mod context;
 mod flow;
 pub mod flow_ops;
 pub mod fusing;
@@ -14,6 +15,7 @@ mod sink;
 mod source;
 
 pub use bidi::BidiFlow;
+pub use context::{FlowWithContext, OnElement, SourceWithContext, WithContext};
 pub use flow::Flow;
 pub use flow_ops::{FlowOps, Plain};
 pub use fusing::{Fusable, Identity};

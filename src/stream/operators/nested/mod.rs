@@ -4,6 +4,7 @@
 //! [`NestedOps`] has the methods; elements that go between islands have to be `Send`.
 
 mod flatten;
+mod lazy;
 mod restart;
 mod split;
 mod substream;
@@ -14,6 +15,7 @@ use super::elementwise::ElementwiseOps;
 use crate::stream::dsl::{FlowOps, Fusable, Plain, Source};
 use crate::stream::error::StreamError;
 pub use flatten::{FlattenMerge, FlattenMergeLogic, RecoverWith, RecoverWithLogic, SwitchLatest, SwitchLatestLogic};
+pub use lazy::NeverMaterialized;
 pub use restart::{RestartFlow, RestartSettings, RestartSink, RestartSource};
 pub use split::{Cut, GroupBy, GroupByLogic, PrefixAndTail, PrefixAndTailLogic, Split, SplitLogic, TooManySubstreams};
 pub use substream::SubstreamUsed;

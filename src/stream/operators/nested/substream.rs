@@ -50,13 +50,45 @@ impl<T: Send + 'static> SubInlet<T> {
         places: usize,
         waker: Waker,
     ) -> Result<SubInlet<T>, StreamError> {
+        SubInlet::run_mat(source, places, waker).map(|(inlet, _)| inlet)
+    }
+
+    /// As [`SubInlet::run`], with the materialized value of the source.
+    pub fn run_mat<M: 'static, P: Fusable<Out = T>>(
+        source: Source<T, M, P>,
+        places: usize,
+        waker: Waker,
+    ) -> Result<(SubInlet<T>, M), StreamError> {
         let host = current::host().ok_or_else(|| StreamError::new(NoHost))?;
         let (producer, mut consumer) = ring(places);
         consumer.attach(waker);
         let sink = Sink::from_stage(RingSink(Mutex::new(Some(producer))));
         let run = source.to(sink).run_on(&host);
-        run.map_err(|error| StreamError::text(error.to_string()))?;
-        Ok(SubInlet { consumer })
+        let value = run.map_err(|error| StreamError::text(error.to_string()))?;
+        Ok((SubInlet { consumer }, value))
+    }
+
+    /// Gives downstream what there is, if it asks, and the end also if it does not.
+    pub fn relay(&mut self, context: &mut Context, outlet: &Outlet<T>) {
+        if outlet.is_closed(context) {
+            return;
+        }
+        if !outlet.is_available(context) {
+            // Ends reach downstream without demand.
+            match self.consumer.end() {
+                End::Failed(error) => context.fail_stage(error),
+                End::Gone => context.fail_stage(StreamError::new(AbruptTermination)),
+                End::Completed if !self.consumer.has_next() => context.complete_stage(),
+                End::Completed | End::Open => {}
+            }
+            return;
+        }
+        match self.poll() {
+            Sub::Element(element) => outlet.push(context, element),
+            Sub::Pending => {}
+            Sub::Completed => context.complete_stage(),
+            Sub::Failed(error) => context.fail_stage(error),
+        }
     }
 
     pub fn poll(&mut self) -> Sub<T> {
@@ -196,7 +228,7 @@ impl<T: Send + 'static> SubOutlet<T> {
     pub fn new(places: usize, waker: Waker) -> (SubOutlet<T>, Source<T>) {
         let (mut producer, consumer) = ring(places);
         producer.attach(waker);
-        (SubOutlet { producer }, Source::from_stage(RingSource(Mutex::new(Some(consumer)))))
+        (SubOutlet { producer }, source_of(consumer))
     }
 
     /// Whether an element can be given now. If not, the stage is woken when that changes.
@@ -232,6 +264,16 @@ impl<T: Send + 'static> SubOutlet<T> {
     pub fn fail(&mut self, error: StreamError) {
         self.producer.fail(error);
     }
+}
+
+fn source_of<T: Send + 'static>(consumer: Consumer<T>) -> Source<T> {
+    Source::from_stage(RingSource(Mutex::new(Some(consumer))))
+}
+
+/// Two halves of a stream: a sink for one that runs, and a source of what comes in there. Each runs once.
+pub(super) fn bridge<T: Send + 'static>() -> (Sink<T>, Source<T>) {
+    let (producer, consumer) = ring(1);
+    (Sink::from_stage(RingSink(Mutex::new(Some(producer)))), source_of(consumer))
 }
 
 /// Begins a stream from a ring, once.
@@ -275,25 +317,7 @@ impl<T: Send + 'static> RingSourceLogic<T> {
             context.fail_stage(StreamError::new(SubstreamUsed));
             return;
         };
-        if self.outlet.is_closed(context) {
-            return;
-        }
-        if !self.outlet.is_available(context) {
-            // Ends reach downstream without demand.
-            match inlet.consumer.end() {
-                End::Failed(error) => context.fail_stage(error),
-                End::Gone => context.fail_stage(StreamError::new(AbruptTermination)),
-                End::Completed if !inlet.consumer.has_next() => context.complete_stage(),
-                End::Completed | End::Open => {}
-            }
-            return;
-        }
-        match inlet.poll() {
-            Sub::Element(element) => self.outlet.push(context, element),
-            Sub::Pending => {}
-            Sub::Completed => context.complete_stage(),
-            Sub::Failed(error) => context.fail_stage(error),
-        }
+        inlet.relay(context, &self.outlet);
     }
 }
 

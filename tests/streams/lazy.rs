@@ -1,0 +1,189 @@
+//! What is made later: when it is made, what its materialized value becomes, and how ends get through.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use atoll::stream::StreamError;
+use atoll::stream::completion::{Completion, Promise, completion};
+use atoll::stream::dsl::{FlowOps, Sink, Source, keep};
+use atoll::stream::operators::ElementwiseOps;
+use atoll::stream::operators::nested::{NeverMaterialized, SubstreamUsed};
+
+use crate::running::{Running, all, collect, outcome};
+
+fn numbers(from: u32, to: u32) -> Source<u32> {
+    Source::from_iterator(move || from..to).seal()
+}
+
+fn failing() -> Source<u32> {
+    numbers(0, 1).try_map(|_| Err::<u32, _>(StreamError::text("inner"))).seal()
+}
+
+/// A source that counts how often it is made, with a materialized value.
+fn counted(made: &Arc<AtomicUsize>) -> impl FnOnce() -> Source<u32, u8> + Clone + Send + Sync + 'static {
+    let made = Arc::clone(made);
+    move || {
+        made.fetch_add(1, Ordering::Relaxed);
+        numbers(0, 3).map_materialized_value(|()| 7)
+    }
+}
+
+fn is_never<M>(value: &mut Completion<M>) -> bool {
+    match value.try_take() {
+        Some(Err(error)) => error.downcast_ref::<NeverMaterialized>().is_some(),
+        _ => false,
+    }
+}
+
+/// A future of a source that the test ends.
+type Given = Completion<Source<u32, u8>>;
+
+/// Makes the future once, and counts that.
+fn gate(made: &Arc<AtomicUsize>) -> (Promise<Source<u32, u8>>, impl FnOnce() -> Given + Clone + Send + Sync + 'static) {
+    let (promise, value) = completion();
+    let (made, value) = (Arc::clone(made), Arc::new(Mutex::new(Some(value))));
+    let factory = move || {
+        made.fetch_add(1, Ordering::Relaxed);
+        value.lock().unwrap().take().unwrap()
+    };
+    (promise, factory)
+}
+
+#[test]
+fn a_lazy_source_gives_what_the_inner_one_gives() {
+    let made = Arc::default();
+    let running = Running::new();
+    let graph = Source::lazy_source(counted(&made)).to_mat(all(), keep::both);
+    for run in 1..=2 {
+        let (mut value, mut elements) = running.start(&graph);
+        assert!(!value.is_done(), "nothing has run yet");
+        running.settle();
+        assert_eq!(value.try_take().unwrap().unwrap(), 7);
+        assert_eq!(elements.try_take().unwrap().unwrap(), [0, 1, 2]);
+        assert_eq!(made.load(Ordering::Relaxed), run, "each run makes its own");
+    }
+    assert_eq!(running.host.islands(), 0);
+    assert_eq!(collect(Source::lazy_source(|| numbers(0, 0))), [0_u32; 0]);
+    assert_eq!(collect(Source::lazy_source(|| numbers(0, 100_000))).len(), 100_000);
+    assert_eq!(collect(Source::lazy_source(|| Source::from_iterator(|| 0_u32..)).take(3)), [0, 1, 2]);
+    assert_eq!(outcome(Source::lazy_source(failing)).unwrap_err().to_string(), "inner");
+}
+
+#[test]
+fn a_lazy_source_is_not_made_without_demand() {
+    let made = Arc::default();
+    let running = Running::new();
+    let mut value = running.start(&Source::lazy_source(counted(&made)).to(Sink::cancelled()));
+    running.settle();
+    assert!(is_never(&mut value));
+    assert_eq!(made.load(Ordering::Relaxed), 0);
+    assert_eq!(running.host.islands(), 0);
+}
+
+#[test]
+fn a_panic_of_the_factory_fails_the_stream_and_the_value() {
+    let running = Running::new();
+    let source = Source::lazy_source(|| -> Source<u32> { panic!("no source") });
+    let (mut value, mut elements) = running.start(&source.to_mat(all(), keep::both));
+    running.settle();
+    assert!(elements.try_take().unwrap().unwrap_err().to_string().contains("no source"));
+    assert!(value.try_take().unwrap().unwrap_err().to_string().contains("no source"));
+}
+
+#[test]
+fn a_source_of_a_future_runs_when_the_future_is_done() {
+    for is_lazy in [true, false] {
+        let made = Arc::default();
+        let (promise, factory) = gate(&made);
+        let make = move || {
+            let future = factory();
+            async move { future.await.unwrap() }
+        };
+        let source = if is_lazy { Source::lazy_future_source(make) } else { Source::future_source(make) };
+        let running = Running::new();
+        let (mut value, mut elements) = running.start(&source.to_mat(all(), keep::both));
+        running.settle();
+        assert_eq!(made.load(Ordering::Relaxed), 1);
+        assert!(!value.is_done());
+        promise.succeed(numbers(0, 3).map_materialized_value(|()| 9));
+        running.settle();
+        assert_eq!(value.try_take().unwrap().unwrap(), 9);
+        assert_eq!(elements.try_take().unwrap().unwrap(), [0, 1, 2]);
+        assert_eq!(running.host.islands(), 0);
+    }
+}
+
+#[test]
+fn a_future_that_fails_fails_the_stream_and_the_value() {
+    let (promise, factory) = gate(&Arc::default());
+    let running = Running::new();
+    let (mut value, mut elements) = running.start(&Source::try_future_source(factory).to_mat(all(), keep::both));
+    running.settle();
+    promise.fail(StreamError::text("no source"));
+    running.settle();
+    assert_eq!(elements.try_take().unwrap().unwrap_err().to_string(), "no source");
+    assert_eq!(value.try_take().unwrap().unwrap_err().to_string(), "no source");
+}
+
+#[test]
+fn cancelling_before_the_future_is_done_drops_it() {
+    let made = Arc::default();
+    let (_promise, factory) = gate(&made);
+    let running = Running::new();
+    let mut value = running.start(&Source::try_future_source(factory).to(Sink::cancelled()));
+    running.settle();
+    assert!(is_never(&mut value));
+    assert_eq!(made.load(Ordering::Relaxed), 1, "without demand");
+    assert_eq!(running.host.islands(), 0);
+}
+
+#[test]
+fn a_lazy_sink_is_made_for_the_first_element() {
+    let running = Running::new();
+    let graph = |source: Source<u32>| source.to_right(Sink::lazy_sink(all::<u32>));
+    let given = |source| {
+        let mut value = running.start(&graph(source));
+        running.settle();
+        assert_eq!(running.host.islands(), 0);
+        value.try_take().unwrap()
+    };
+    let mut elements = given(numbers(0, 1000)).unwrap();
+    assert_eq!(elements.try_take().unwrap().unwrap(), (0..1000).collect::<Vec<_>>());
+    let Err(error) = given(numbers(0, 0)) else { panic!("there was no element") };
+    assert!(error.downcast_ref::<NeverMaterialized>().is_some());
+    let Err(error) = given(failing()) else { panic!("there was no element") };
+    assert_eq!(error.to_string(), "inner");
+    let late = numbers(0, 3).try_map(|n| if n == 2 { Err(StreamError::text("late")) } else { Ok(n) }).seal();
+    assert_eq!(given(late).unwrap().try_take().unwrap().unwrap_err().to_string(), "late");
+}
+
+#[test]
+fn a_lazy_sink_that_cancels_ends_the_stream() {
+    let running = Running::new();
+    let endless = Source::from_iterator(|| 0_u32..);
+    let mut value = running.start(&endless.to_right(Sink::lazy_sink(Sink::<u32, _>::head)));
+    running.settle();
+    assert_eq!(value.try_take().unwrap().unwrap().try_take().unwrap().unwrap(), 0);
+    assert_eq!(running.host.islands(), 0);
+}
+
+#[test]
+fn what_is_materialized_before_runs_once_and_ends_with_its_source() {
+    let running = Running::new();
+    let source = numbers(0, 5).map_materialized_value(|()| 7);
+    let (value, source) = source.pre_materialize_on(&running.host).unwrap();
+    assert_eq!(value, 7);
+    running.settle();
+    let mut first = running.start(&source.clone().to_right(all()));
+    let mut second = running.start(&source.to_right(all()));
+    running.settle();
+    assert_eq!(first.try_take().unwrap().unwrap(), [0, 1, 2, 3, 4]);
+    assert!(second.try_take().unwrap().unwrap_err().downcast_ref::<SubstreamUsed>().is_some());
+
+    let endless = Source::from_iterator(|| 0_u32..).pre_materialize_on(&running.host).unwrap();
+    running.settle();
+    assert_eq!(running.host.islands(), 1);
+    drop(endless);
+    running.settle();
+    assert_eq!(running.host.islands(), 0, "nobody can want it any more");
+}
