@@ -210,6 +210,7 @@ fn objects_of_json() {
         let expected = (objects.iter().map(|object| (*object).to_owned()).collect(), *error);
         assert_eq!(texts(of(input, &bytes().json_objects(20))), expected, "{input:?}");
     }
+    assert_eq!(of(" {", &bytes().json_objects(0)), (vec![], too_long(1, 0)));
 }
 
 #[test]

@@ -29,18 +29,17 @@ impl JsonObjects {
 
     fn next(&mut self) -> Step<Vec<u8>> {
         while let Some(byte) = self.gathered.chunk.get(self.gathered.at).copied() {
-            if self.depth == 0 {
-                if let Err(error) = self.between_objects(byte) {
-                    return fail(error);
-                }
-                continue;
+            let is_within = self.depth > 0;
+            if is_within {
+                self.gathered.at += 1;
+                self.within_object(byte);
+            } else if let Err(error) = self.between_objects(byte) {
+                return fail(error);
             }
-            self.gathered.at += 1;
-            self.within_object(byte);
             if self.gathered.length() > self.max_bytes {
                 return over(self.max_bytes);
             }
-            if self.depth == 0 {
+            if is_within && self.depth == 0 {
                 let bytes = self.gathered.at - self.gathered.start;
                 return Step::Emit(self.gathered.frame(bytes));
             }
