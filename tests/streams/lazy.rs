@@ -81,6 +81,21 @@ fn a_lazy_source_is_not_made_without_demand() {
 }
 
 #[test]
+fn only_the_eager_one_runs_without_demand() {
+    let running = Running::new();
+    let inner = || numbers(0, 0).map_materialized_value(|()| 7_u8);
+    let mut lazy = running.start(&Source::lazy_source(inner).to(Sink::never()));
+    let mut lazy_future = running.start(&Source::lazy_future_source(move || async move { inner() }).to(Sink::never()));
+    running.settle();
+    assert!(lazy.try_take().is_none() && lazy_future.try_take().is_none());
+    let (mut value, ended) =
+        running.start(&Source::future_source(move || async move { inner() }).to_mat(Sink::never(), keep::both));
+    running.settle();
+    assert_eq!(value.try_take().unwrap().unwrap(), 7);
+    assert!(ended.is_done(), "the end needs no demand");
+}
+
+#[test]
 fn a_panic_of_the_factory_fails_the_stream_and_the_value() {
     let running = Running::new();
     let source = Source::lazy_source(|| -> Source<u32> { panic!("no source") });
@@ -214,7 +229,7 @@ fn any_number_of_sources_is_combined() {
     let sources = |count: u32| (0..count).map(|n| numbers(n * 10, n * 10 + 2));
     for count in [0, 1, 2, 50] {
         let expected: Vec<u32> = (0..count).flat_map(|n| [n * 10, n * 10 + 1]).collect();
-        assert_eq!(collect(Source::combine(sources(count), |n| Concat::new(n)).unwrap()), expected);
+        assert_eq!(collect(Source::combine(sources(count), Concat::new).unwrap()), expected);
         let mut merged = collect(Source::combine(sources(count), Merge::new).unwrap());
         merged.sort_unstable();
         assert_eq!(merged, expected);

@@ -131,6 +131,9 @@ pub type Lifted<S, N, C> = WithContext<Fused<S, OnElement<N, C>>>;
 /// A source or flow with another end and another materialized value.
 pub type Ended<S, T, M> = WithContext<<S as FlowOps>::With<T, M, Identity<T>>>;
 
+/// A source or flow of several elements at a time, with their contexts.
+pub type Gathered<S, T, C> = WithContext<Plain<S, (Vec<T>, Vec<C>)>>;
+
 /// What a flow of one operator fuses.
 pub type Only<T, N> = Then<Identity<T>, N>;
 
@@ -366,13 +369,13 @@ impl<T: 'static, C: 'static, S: FlowOps<Out = (T, C)>> WithContext<S> {
     }
 
     /// See [`GroupOps::grouped`]. The context of a group is the contexts of its elements.
-    pub fn grouped(self, size: usize) -> WithContext<Plain<S, (Vec<T>, Vec<C>)>> {
+    pub fn grouped(self, size: usize) -> Gathered<S, T, C> {
         let groups = self.0.grouped(size).map(|group| group.into_iter().unzip());
         WithContext(S::from_chain(groups.seal().into_chain()))
     }
 
     /// See [`GroupOps::sliding`]. The context of a window is the contexts of its elements.
-    pub fn sliding(self, size: usize, step: usize) -> WithContext<Plain<S, (Vec<T>, Vec<C>)>>
+    pub fn sliding(self, size: usize, step: usize) -> Gathered<S, T, C>
     where
         T: Clone,
         C: Clone,
