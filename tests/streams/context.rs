@@ -28,6 +28,11 @@ fn elements_come_out_with_their_own_context() {
             collect(numbers(4).map_option(|n| (n > 10).then_some(n + 1)).as_source()),
             vec![(21, 2), (31, 3)],
         ),
+        (
+            "collect_while",
+            collect(numbers(4).collect_while(|n| (n < 20).then_some(n + 1)).as_source()),
+            vec![(1, 0), (11, 1)],
+        ),
         ("filter", collect(numbers(4).filter(|n| n % 20 == 0).as_source()), vec![(0, 0), (20, 2)]),
         ("filter_not", collect(numbers(4).filter_not(|n| n % 20 == 0).as_source()), vec![(10, 1), (30, 3)]),
         ("take", collect(numbers(4).take(2).as_source()), vec![(0, 0), (10, 1)]),

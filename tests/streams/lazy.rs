@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use atoll::stream::StreamError;
 use atoll::stream::completion::{Completion, Promise, completion};
 use atoll::stream::dsl::{FlowOps, Sink, Source, keep};
-use atoll::stream::operators::ElementwiseOps;
 use atoll::stream::operators::nested::{NeverMaterialized, SubstreamUsed};
+use atoll::stream::operators::{Concat, ElementwiseOps, FanInOps, Merge};
 
 use crate::running::{Running, all, collect, outcome};
 
@@ -81,6 +81,21 @@ fn a_lazy_source_is_not_made_without_demand() {
 }
 
 #[test]
+fn only_the_eager_one_runs_without_demand() {
+    let running = Running::new();
+    let inner = || numbers(0, 0).map_materialized_value(|()| 7_u8);
+    let mut lazy = running.start(&Source::lazy_source(inner).to(Sink::never()));
+    let mut lazy_future = running.start(&Source::lazy_future_source(move || async move { inner() }).to(Sink::never()));
+    running.settle();
+    assert!(lazy.try_take().is_none() && lazy_future.try_take().is_none());
+    let (mut value, ended) =
+        running.start(&Source::future_source(move || async move { inner() }).to_mat(Sink::never(), keep::both));
+    running.settle();
+    assert_eq!(value.try_take().unwrap().unwrap(), 7);
+    assert!(ended.is_done(), "the end needs no demand");
+}
+
+#[test]
 fn a_panic_of_the_factory_fails_the_stream_and_the_value() {
     let running = Running::new();
     let source = Source::lazy_source(|| -> Source<u32> { panic!("no source") });
@@ -127,13 +142,34 @@ fn a_future_that_fails_fails_the_stream_and_the_value() {
 
 #[test]
 fn cancelling_before_the_future_is_done_drops_it() {
-    let made = Arc::default();
-    let (_promise, factory) = gate(&made);
+    let (made, alive) = (Arc::new(AtomicUsize::new(0)), Arc::new(()));
+    let (counted, weak) = (Arc::clone(&made), Arc::downgrade(&alive));
+    let factory = move || {
+        counted.fetch_add(1, Ordering::Relaxed);
+        let held = weak.upgrade();
+        async move {
+            std::future::pending::<()>().await;
+            drop(held);
+            numbers(0, 1)
+        }
+    };
+    let (switch, stopped) = completion::<()>();
+    let stopped = Arc::new(Mutex::new(Some(stopped)));
     let running = Running::new();
-    let mut value = running.start(&Source::try_future_source(factory).to(Sink::cancelled()));
+    let until = Source::lazy_future(move || {
+        let stopped = stopped.lock().unwrap().take().unwrap();
+        async move { stopped.await.map(|()| 0_u32).unwrap() }
+    });
+    // The other input gives all that is wanted, so the source is cancelled.
+    let source = Source::future_source(factory);
+    let graph = source.merge(until).take(1).to(Sink::<u32, _>::ignore());
+    let mut value = running.start(&graph);
+    running.settle();
+    assert_eq!((made.load(Ordering::Relaxed), Arc::strong_count(&alive)), (1, 2), "it is under way");
+    switch.succeed(());
     running.settle();
     assert!(is_never(&mut value));
-    assert_eq!(made.load(Ordering::Relaxed), 1, "without demand");
+    assert_eq!(Arc::strong_count(&alive), 1, "it was dropped");
     assert_eq!(running.host.islands(), 0);
 }
 
@@ -186,4 +222,29 @@ fn what_is_materialized_before_runs_once_and_ends_with_its_source() {
     drop(endless);
     running.settle();
     assert_eq!(running.host.islands(), 0, "nobody can want it any more");
+}
+
+#[test]
+fn any_number_of_sources_is_combined() {
+    let sources = |count: u32| (0..count).map(|n| numbers(n * 10, n * 10 + 2));
+    for count in [0, 1, 2, 50] {
+        let expected: Vec<u32> = (0..count).flat_map(|n| [n * 10, n * 10 + 1]).collect();
+        assert_eq!(collect(Source::combine(sources(count), Concat::new).unwrap()), expected);
+        let mut merged = collect(Source::combine(sources(count), Merge::new).unwrap());
+        merged.sort_unstable();
+        assert_eq!(merged, expected);
+    }
+    assert!(Source::combine(sources(3), |_| Merge::new(2)).is_err());
+    assert!(Source::combine(sources(3), |_| Merge::new(4)).is_err());
+}
+
+#[test]
+fn rounds_have_one_element_of_each_source() {
+    let zipped = |lengths: &[u32]| collect(Source::zip_n(lengths.iter().map(|length| numbers(0, *length))).unwrap());
+    assert_eq!(zipped(&[3, 3]), [[0, 0], [1, 1], [2, 2]]);
+    assert_eq!(zipped(&[3, 1, 2]), [[0, 0, 0]]);
+    assert_eq!(zipped(&[2]), [[0], [1]]);
+    assert_eq!(zipped(&[2, 0]), [[0_u32; 0]; 0]);
+    assert_eq!(zipped(&[]), [[0_u32; 0]; 0]);
+    assert!(outcome(Source::zip_n([numbers(0, 3), failing()]).unwrap()).is_err());
 }

@@ -19,7 +19,7 @@ use super::{Flow, Fusable, Identity, Source};
 use crate::stream::attributes::Supervision;
 use crate::stream::error::StreamError;
 use crate::stream::operators::elementwise::{Filter, Fused, Map, Take, TryMap};
-use crate::stream::operators::selection::{self, DropWhile, FilterNot, MapOption, TakeWhile};
+use crate::stream::operators::selection::{self, CollectWhile, DropWhile, FilterNot, MapOption, TakeWhile};
 use crate::stream::operators::{ElementwiseOps, GroupOps, MapAsyncOps, Rate, RateOps, SelectionOps, WatchingOps};
 use crate::stream::stage::elementwise::{Elementwise, Step, Then};
 
@@ -128,6 +128,12 @@ where
 /// A source or flow with one more operator on elements.
 pub type Lifted<S, N, C> = WithContext<Fused<S, OnElement<N, C>>>;
 
+/// A source or flow with another end and another materialized value.
+pub type Ended<S, T, M> = WithContext<<S as FlowOps>::With<T, M, Identity<T>>>;
+
+/// A source or flow of several elements at a time, with their contexts.
+pub type Gathered<S, T, C> = WithContext<Plain<S, (Vec<T>, Vec<C>)>>;
+
 /// What a flow of one operator fuses.
 pub type Only<T, N> = Then<Identity<T>, N>;
 
@@ -222,7 +228,7 @@ impl<T: 'static, C: 'static, S: FlowOps<Out = (T, C)>> WithContext<S> {
         self,
         flow: FlowWithContext<T, C, U, D, M, P>,
         combine: impl Fn(S::Mat, M) -> R + Send + Sync + 'static,
-    ) -> WithContext<S::With<(U, D), R, Identity<(U, D)>>> {
+    ) -> Ended<S, (U, D), R> {
         WithContext(self.0.via_mat(flow.0, combine))
     }
 
@@ -230,12 +236,11 @@ impl<T: 'static, C: 'static, S: FlowOps<Out = (T, C)>> WithContext<S> {
     pub fn map_materialized_value<M: 'static>(
         self,
         transform: impl Fn(S::Mat) -> M + Send + Sync + 'static,
-    ) -> WithContext<S::With<(T, C), M, Identity<(T, C)>>> {
+    ) -> Ended<S, (T, C), M> {
         WithContext(self.0.map_materialized_value(transform))
     }
 
     /// See [`ElementwiseOps::map`].
-    #[allow(clippy::type_complexity)]
     pub fn map<U: 'static, F>(self, function: F) -> Lifted<S, Only<T, Map<T, U, F>>, C>
     where
         F: FnMut(T) -> U + Clone + Send + Sync + 'static,
@@ -244,7 +249,6 @@ impl<T: 'static, C: 'static, S: FlowOps<Out = (T, C)>> WithContext<S> {
     }
 
     /// See [`ElementwiseOps::try_map`].
-    #[allow(clippy::type_complexity)]
     pub fn try_map<U: 'static, F>(self, function: F) -> Lifted<S, Only<T, TryMap<T, U, F>>, C>
     where
         F: FnMut(T) -> Result<U, StreamError> + Clone + Send + Sync + 'static,
@@ -258,6 +262,14 @@ impl<T: 'static, C: 'static, S: FlowOps<Out = (T, C)>> WithContext<S> {
         F: FnMut(T) -> Option<U> + Clone + Send + Sync + 'static,
     {
         lift(self.0, Flow::new().map_option(function))
+    }
+
+    /// See [`SelectionOps::collect_while`].
+    pub fn collect_while<U: 'static, F>(self, function: F) -> Lifted<S, Only<T, CollectWhile<T, U, F>>, C>
+    where
+        F: FnMut(T) -> Option<U> + Clone + Send + Sync + 'static,
+    {
+        lift(self.0, Flow::new().collect_while(function))
     }
 
     /// See [`ElementwiseOps::filter`].
@@ -357,15 +369,13 @@ impl<T: 'static, C: 'static, S: FlowOps<Out = (T, C)>> WithContext<S> {
     }
 
     /// See [`GroupOps::grouped`]. The context of a group is the contexts of its elements.
-    #[allow(clippy::type_complexity)]
-    pub fn grouped(self, size: usize) -> WithContext<Plain<S, (Vec<T>, Vec<C>)>> {
+    pub fn grouped(self, size: usize) -> Gathered<S, T, C> {
         let groups = self.0.grouped(size).map(|group| group.into_iter().unzip());
         WithContext(S::from_chain(groups.seal().into_chain()))
     }
 
     /// See [`GroupOps::sliding`]. The context of a window is the contexts of its elements.
-    #[allow(clippy::type_complexity)]
-    pub fn sliding(self, size: usize, step: usize) -> WithContext<Plain<S, (Vec<T>, Vec<C>)>>
+    pub fn sliding(self, size: usize, step: usize) -> Gathered<S, T, C>
     where
         T: Clone,
         C: Clone,

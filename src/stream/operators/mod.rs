@@ -38,7 +38,7 @@ pub use accumulating::AccumulatingOps;
 pub use buffers::{BufferOps, OverflowStrategy};
 pub use elementwise::ElementwiseOps;
 pub use fan_in::{
-    Concat, FanInOps, Interleave, Merge, MergePreferred, MergeSorted, OrElse, Zip, ZipLatestWith, ZipWith,
+    Concat, FanInOps, Interleave, Merge, MergePreferred, MergeSorted, OrElse, Zip, ZipLatestWith, ZipN, ZipWith,
 };
 pub use fan_out::{Balance, Broadcast, FanOutOps, Partition, PartitionOutOfBounds, Unzip, UnzipWith, WireTap};
 pub use framing::{ByteOrder, FieldLength, FramingError, FramingOps, SimpleFraming};

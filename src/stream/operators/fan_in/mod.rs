@@ -3,12 +3,14 @@
 //! Most of them ask each input for its first element when they start, which is what keeps cycles through them alive.
 //! [`FanInOps`] has the short forms for two streams; the stages themselves are for [`GraphBuilder`].
 
+mod combine;
 mod merge;
 mod sequence;
 mod zip;
 
 use crate::stream::dsl::{Flow, FlowOps, Fusable, GraphBuilder, Plain, Source};
 use crate::stream::stage::{FanInShape, GraphStage, ZipShape};
+pub use combine::{ZipN, ZipNLogic};
 pub use merge::{Merge, MergeLogic, MergePreferred, MergePreferredLogic, MergeSorted, MergeSortedLogic};
 pub use sequence::{Concat, ConcatLogic, Interleave, InterleaveLogic, OrElse, OrElseLogic};
 pub use zip::{Zip, ZipLatestLogic, ZipLatestWith, ZipWith, ZipWithLogic};

@@ -26,6 +26,9 @@ pub struct NeverMaterialized;
 /// Result of a function that may fail.
 type Fallible<U> = Result<U, StreamError>;
 
+/// What the output of a future means.
+type Judge<Fut, S> = fn(<Fut as Future>::Output) -> Fallible<S>;
+
 /// What has become of the materialized value when the stage stops.
 fn close<M>(promise: &mut Option<Promise<M>>, context: &Context) {
     if let Some(promise) = promise.take() {
@@ -41,7 +44,7 @@ struct Later<T, M, P, F, Fut: Future> {
     is_eager: bool,
     factory: Option<F>,
     flight: Flight<Fut>,
-    outcome: fn(Fut::Output) -> Fallible<Source<T, M, P>>,
+    outcome: Judge<Fut, Source<T, M, P>>,
     inner: Option<SubInlet<T>>,
     promise: Option<Promise<M>>,
     waker: Waker,
@@ -131,7 +134,7 @@ fn later<T, M, P, F, Fut>(
     name: &'static str,
     is_eager: bool,
     factory: F,
-    outcome: fn(Fut::Output) -> Fallible<Source<T, M, P>>,
+    outcome: Judge<Fut, Source<T, M, P>>,
 ) -> Source<T, Completion<M>>
 where
     T: Send + 'static,
