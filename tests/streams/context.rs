@@ -1,9 +1,11 @@
 //! Elements with contexts: the context goes where its element goes, in the same order.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use atoll::stream::StreamError;
 use atoll::stream::attributes::{Directive, Supervision};
+use atoll::stream::completion::completion;
 use atoll::stream::dsl::{Flow, FlowOps, FlowWithContext, Source, SourceWithContext, WithContext, keep};
 use atoll::stream::operators::{ElementwiseOps, Rate};
 
@@ -59,6 +61,25 @@ fn elements_come_out_with_their_own_context() {
     for (name, given, expected) in cases {
         assert_eq!(given, expected, "{name}");
     }
+}
+
+#[test]
+fn contexts_keep_their_order_whatever_future_is_done_first() {
+    let promises = Arc::new(Mutex::new(Vec::new()));
+    let made = Arc::clone(&promises);
+    let waiting = numbers(3).try_map_async(3, move |n| {
+        let (promise, value) = completion();
+        made.lock().unwrap().push((promise, n + 1));
+        value
+    });
+    let running = Running::new();
+    let mut elements = running.start(&waiting.as_source().to_right(all()));
+    running.settle();
+    while let Some((promise, n)) = promises.lock().unwrap().pop() {
+        promise.succeed(n);
+        running.settle();
+    }
+    assert_eq!(elements.try_take().unwrap().unwrap(), [(1, 0), (11, 1), (21, 2)]);
 }
 
 #[test]

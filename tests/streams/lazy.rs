@@ -248,3 +248,18 @@ fn rounds_have_one_element_of_each_source() {
     assert_eq!(zipped(&[]), [[0_u32; 0]; 0]);
     assert!(outcome(Source::zip_n([numbers(0, 3), failing()]).unwrap()).is_err());
 }
+
+#[test]
+fn an_element_that_an_ended_source_left_behind_is_in_the_last_round() {
+    let (promise, value) = completion::<u32>();
+    let value = Arc::new(Mutex::new(Some(value)));
+    let slow = Source::try_future(move || value.lock().unwrap().take().unwrap()).concat(numbers(0, 5));
+    let running = Running::new();
+    let mut rounds = running.start(&Source::zip_n([numbers(0, 1), slow]).unwrap().to_right(all()));
+    running.settle();
+    assert!(!rounds.is_done());
+    promise.succeed(8);
+    running.settle();
+    assert_eq!(rounds.try_take().unwrap().unwrap(), [[0, 8]]);
+    assert_eq!(running.host.islands(), 0);
+}
