@@ -27,8 +27,9 @@ use crate::wire::Inspect;
 
 /// Things that run between two looks at the clock and at the news.
 const CHECKPOINT: u32 = 8;
-/// Events of one run of an island. Each may be followed by up to 256 more, which take about a microsecond together, so a
-/// run takes no longer than a slice.
+/// Events of one run of an island. Each may be followed by 64 more, so a run of ordinary stages takes some microseconds; an
+/// element that runs through dozens of element-wise stages each time can make it a hundred. The clock is looked at after
+/// each run.
 const STREAM_EVENTS_PER_RUN: u32 = 16;
 /// How often handshakes are looked at that take too long.
 const GREETING_CHECK: core::time::Duration = core::time::Duration::from_millis(250);
@@ -271,7 +272,8 @@ impl Core {
                 }
                 left = self.host.ready_length();
             }
-            if ran.is_multiple_of(CHECKPOINT) {
+            // A run of an island may have taken the rest of the slice.
+            if streamed || ran.is_multiple_of(CHECKPOINT) {
                 now = clock();
                 self.host.set_now(now);
                 if now >= until || news() {

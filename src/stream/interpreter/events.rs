@@ -17,7 +17,7 @@ use crate::stream::stage::elementwise::{Elementwise, ElementwiseStage, Step};
 
 /// Returns what the handler left to do, for the loop to go on with: the push first, so that an element runs through
 /// before the next is asked for. The compiler makes a call of a jump here, whose frames cost more than the way back to
-/// the loop (22 against 8 ns a hop).
+/// the loop: see ADR 16.
 macro_rules! follow {
     ($context:ident) => {{
         if let Some(connection) = $context.chased_push.connection {
