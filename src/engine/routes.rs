@@ -439,15 +439,31 @@ impl Routes {
             link.has_messages.set(true);
         }
         if matches!(kind, FrameKind::Reply | FrameKind::Failure | FrameKind::Ack | FrameKind::Moved)
-            && let Some(grant) = link.release_request()
+            && let Some((lane, grant)) = link.release_request(correlation)
         {
-            link.write_frame(FrameKind::Credit, FrameFlags::new(lane), 0, Token(0), grant, |_, _| Ok(()))?;
+            link.write_credit(lane, grant)?;
         }
+        self.wrote(link);
+        Ok(())
+    }
+
+    fn wrote(&self, link: &Link) {
         self.mark_dirty(link);
         if link.send.borrow().is_over_limit() && !link.paused.replace(true) {
             self.commands.borrow_mut().push(LinkCommand::Pause { link: link.id });
         }
-        Ok(())
+    }
+
+    /// Refuses a frame of a stream, and gives its credit back.
+    pub(super) fn refuse_stream(&self, link: &Link, correlation: u64, bytes: u64) {
+        let (flags, code) = (FrameFlags::new(Lane::Streams), ClusterError::NotServed.code());
+        // Small frames always fit.
+        let _ = link.write_frame(FrameKind::Failure, flags, code, Token(0), correlation, |_, _| Ok(()));
+        if let Some(grant) = link.incoming(Lane::Streams).release(bytes) {
+            let _ = link.write_credit(Lane::Streams, grant);
+        }
+        link.has_messages.set(true);
+        self.wrote(link);
     }
 
     pub(super) fn write_control(&self, link: &Link, correlation: u64, message: &ControlMessage) {

@@ -18,6 +18,7 @@ use super::pool::BlockPool;
 use super::slot::SlotHeader;
 
 use crate::base::LinkId;
+use crate::wire::Lane;
 
 /// One message that waits; the payload follows in the same block.
 #[repr(C, align(16))]
@@ -30,9 +31,12 @@ pub struct Waiting {
     /// Length of the body that the payload is, or [`VALUE`].
     body_bytes: u32,
     pub(super) call: Cell<Call>,
-    /// The link whose bound it counts against while it waits, and its bytes.
-    pub(super) charged: Cell<Option<(LinkId, u32)>>,
+    /// What it counts against while it waits.
+    pub(super) charged: Cell<Option<Charge>>,
 }
+
+/// The lane of a link whose bound a message counts against, and its bytes.
+pub(super) type Charge = (LinkId, Lane, u32);
 
 /// The payload is a value of the message type, not a body. (A body is shorter, see `BODY_BYTES_MAX`.)
 const VALUE: u32 = u32::MAX;
@@ -46,7 +50,7 @@ const fn payload_offset(method: &Method) -> usize {
 fn block_layout(method: &Method, body_bytes: u32) -> Layout {
     let align = method.message.layout.align().max(align_of::<Waiting>());
     let payload = if body_bytes == VALUE { method.message.layout.size() } else { body_bytes as usize };
-    // A message is at most a few kilobytes of Rust value and a body at most a frame, far from overflowing a layout.
+    // A message is at most a few kilobytes of Rust value and a body at most what one frame or a bulk lane carries, far from overflowing a layout.
     Layout::from_size_align(payload_offset(method) + payload, align)
         .unwrap_or_else(|_| unreachable!("a message is larger than memory"))
 }
