@@ -16,7 +16,7 @@ use crate::base::limits::{HOPS_MAX, LINK_QUESTIONS_MAX};
 use crate::base::{ClusterError, EntityId, Nanos};
 use crate::entity::router::Router;
 use crate::entity::{Call, CallChain, Delivered, Delivery, PendingKey, ReplyTo};
-use crate::wire::{Frame, FrameKind, Lane, RoutingView, decode_control};
+use crate::wire::{Frame, FrameFlags, FrameKind, Lane, RoutingView, decode_control};
 
 impl Core {
     /// Bytes of a link, in order.
@@ -51,6 +51,7 @@ impl Core {
             EngineCounters::add(&self.routes.counters.links_open, u64::MAX);
         }
         if phase != Phase::Closing {
+            link.arriving.take();
             self.routes.counters.refuse(reason);
             self.routes.commands.borrow_mut().push(LinkCommand::Close { link: link.id });
         }
@@ -66,12 +67,28 @@ impl Core {
         if !link.is_open() {
             return self.close_link(link, "frame_before_handshake");
         }
+        let flags = frame.header.flags;
+        if flags.lane() == Lane::Bulk || flags.has(FrameFlags::MORE) {
+            self.bulk_frame(link, frame);
+        } else {
+            self.whole_frame(link, frame);
+        }
+        if self.routes.starved.get() && link.has_room_again() {
+            self.routes.wake_due.set(true);
+        }
+    }
+
+    #[inline]
+    pub(super) fn whole_frame(&self, link: &Link, frame: &Frame<'_>) {
         let correlation = frame.header.correlation;
         let key = PendingKey::from_number(correlation);
         match frame.header.kind {
             FrameKind::Ask => self.request(link, frame, false),
             FrameKind::Tell => self.request(link, frame, true),
             FrameKind::Reply | FrameKind::Ack | FrameKind::Failure | FrameKind::Moved => {
+                if frame.header.kind == FrameKind::Failure {
+                    link.drop_arriving(false, correlation);
+                }
                 link.answered();
                 // Only the peer that got a request may answer it; the asker may also be gone.
                 if self.host.is_at_link(key, link.id) {
@@ -88,12 +105,9 @@ impl Core {
             | FrameKind::StreamFail
             | FrameKind::StreamCancel => self.stream_frame(link, frame),
         }
-        if self.routes.starved.get() && link.has_room() {
-            self.routes.wake_due.set(true);
-        }
     }
 
-    fn answered(&self, link: &Link, frame: &Frame<'_>, key: PendingKey) {
+    pub(super) fn answered(&self, link: &Link, frame: &Frame<'_>, key: PendingKey) {
         match frame.header.kind {
             FrameKind::Moved => return self.moved(link, frame, key),
             FrameKind::Reply if self.is_stale(frame.header.token, key) => return self.drop_stale(link, key),
@@ -108,8 +122,13 @@ impl Core {
     }
 
     fn cancel(&self, link: &Link, correlation: u64) {
-        let was_here = self.host.cancel_caller(ReplyTo::Link(link.id, correlation));
-        if was_here || self.held.cancel_frame(link.id, correlation) {
+        if link.drop_arriving(true, correlation) {
+            return;
+        }
+        let was_here = self.host.cancel_caller(ReplyTo::Link(link.id, correlation))
+            || self.held.cancel_frame(link.id, correlation)
+            || link.leaving.give_up(false, correlation).is_some();
+        if was_here {
             // Nobody waits for it, but the peer counts its requests by their answers.
             self.routes.fail_link(link.id, correlation, ClusterError::EntityInterrupted);
         }

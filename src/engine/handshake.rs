@@ -221,8 +221,7 @@ impl Core {
         }
         link.peer_uid.set(Some(PodUid(welcome.pod_uid)));
         link.version.set(welcome.version);
-        link.frame_bytes_max.set(welcome.frame_bytes_max);
-        link.send.borrow_mut().set_frame_bytes_max(welcome.frame_bytes_max);
+        link.peer_takes_frames(welcome.frame_bytes_max);
         link.outgoing(Lane::Messages).grant(u64::from(welcome.credit_bytes));
         self.announce_lanes(link);
         self.opened(link, &welcome.schemas);

@@ -118,3 +118,120 @@ impl Incoming {
         self.window
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[derive(Clone, Debug)]
+    enum Step {
+        Send { lane: usize, bytes: u64 },
+        GiveUp { lane: usize },
+        Answer { lane: usize, at: usize },
+        Grant { lane: usize },
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let lane = 0..3_usize;
+        prop_oneof![
+            4 => (lane.clone(), 1..60_u64).prop_map(|(lane, bytes)| Step::Send { lane, bytes }),
+            1 => lane.clone().prop_map(|lane| Step::GiveUp { lane }),
+            3 => (lane.clone(), any::<usize>()).prop_map(|(lane, at)| Step::Answer { lane, at }),
+            2 => lane.prop_map(|lane| Step::Grant { lane }),
+        ]
+    }
+
+    const WINDOWS: [u64; 3] = [100, 70, 130];
+
+    /// One lane on both sides; those with lengths known before, and in the order in which they were sent.
+    struct Both {
+        outgoing: Outgoing,
+        incoming: Incoming,
+        open: Vec<u64>,
+        /// Grants on their way.
+        grants: std::collections::VecDeque<u64>,
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(if cfg!(miri) { 4 } else { 256 }))]
+
+        /// A lane is stalled while its requests are not answered or its grants are on their way, and the others are not.
+        #[test]
+        fn lanes_do_not_see_one_another(steps in proptest::collection::vec(step(), 1..120)) {
+            let lanes = WINDOWS.map(|window| {
+                let outgoing = Outgoing::default();
+                outgoing.grant(window);
+                Both { outgoing, incoming: Incoming::new(window, window / 4), open: Vec::new(), grants: Default::default() }
+            });
+            let mut lanes = Vec::from(lanes);
+            for step in steps {
+                let before: Vec<u64> = lanes.iter().map(|lane| lane.outgoing.available()).collect();
+                let of = match step {
+                    Step::Send { lane: at, bytes } => {
+                        let lane = &mut lanes[at];
+                        let is_open: u64 = lane.open.iter().sum();
+                        if lane.outgoing.available() >= bytes {
+                            lane.outgoing.add(bytes);
+                            prop_assert!(lane.incoming.reserve(bytes), "who sees credit has it");
+                            lane.open.push(bytes);
+                        } else {
+                            // What is missing is open, on its way back, or not worth a frame yet.
+                            let back = lane.grants.len() as u64 * WINDOWS[at] + WINDOWS[at] / 4;
+                            prop_assert!(is_open + bytes + back > WINDOWS[at]);
+                        }
+                        at
+                    }
+                    Step::GiveUp { lane: at } => {
+                        let lane = &mut lanes[at];
+                        if let Some(bytes) = lane.open.pop() {
+                            lane.outgoing.take_back(bytes);
+                            lane.incoming.take_back(bytes);
+                        }
+                        at
+                    }
+                    Step::Answer { lane: at, at: which } => {
+                        let lane = &mut lanes[at];
+                        if !lane.open.is_empty() {
+                            let bytes = lane.open.remove(which % lane.open.len());
+                            lane.grants.extend(lane.incoming.release(bytes));
+                        }
+                        at
+                    }
+                    Step::Grant { lane: at } => {
+                        let lane = &mut lanes[at];
+                        lane.grants.pop_front().into_iter().for_each(|grant| lane.outgoing.grant(grant));
+                        at
+                    }
+                };
+                for (at, lane) in lanes.iter().enumerate() {
+                    let open = lane.open.iter().sum::<u64>();
+                    prop_assert_eq!(lane.incoming.open(), open);
+                    prop_assert!(open <= WINDOWS[at], "lane {} has {} open", at, open);
+                    prop_assert!(at == of || lane.outgoing.available() == before[at], "a lane moved another");
+                }
+            }
+            // Nothing is lost: with everything answered and every grant delivered, all but a step may be sent again.
+            for (at, lane) in lanes.iter_mut().enumerate() {
+                while let Some(bytes) = lane.open.pop() {
+                    lane.grants.extend(lane.incoming.release(bytes));
+                }
+                lane.grants.drain(..).for_each(|grant| lane.outgoing.grant(grant));
+                prop_assert!(lane.outgoing.available() > WINDOWS[at] - WINDOWS[at] / 4);
+            }
+        }
+    }
+
+    #[test]
+    fn who_sends_without_credit_is_found_out() {
+        let lane = Incoming::new(100, 25);
+        assert!(!lane.reserve(101));
+        assert!(lane.reserve(100));
+        assert!(!lane.reserve(1));
+        assert_eq!(lane.release(24), None, "too little for a frame");
+        assert!(!lane.reserve(24), "what was not announced is not granted");
+        assert_eq!(lane.release(1), Some(125));
+        assert!(lane.reserve(25));
+    }
+}

@@ -8,14 +8,25 @@
 use core::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use super::bulk::{Arriving, GivenUp, Leaving, LeavingQueue, Left, PartError};
 use super::lanes::{Incoming, LANES, Outgoing};
 use crate::base::hash::WordMap;
+use crate::base::limits::{BODY_PART_TIMEOUT, BULK_BODY_BYTES, BULK_PART_BYTES, BULK_SEND_BYTES};
 use crate::base::{ClusterError, CoreIndex, LinkId, Nanos, PodUid, ShardId, Token};
 use crate::wire::control::LaneLimits;
-use crate::wire::{FrameDecoder, FrameFlags, FrameKind, Lane, PROTOCOL_VERSIONS, SendBuffer};
+use crate::wire::{
+    Frame, FrameDecoder, FrameFlags, FrameKind, FrameStart, HEADER_BYTES, Lane, PROTOCOL_VERSIONS, ROUTING_BYTES_MAX,
+    SendBuffer,
+};
 
 /// Part of the credit after which new credit is granted, so that one frame serves many small requests.
 const CREDIT_PARTS: u64 = 4;
+/// As [`Link::wants_bulk`]: no large request waits.
+const NOBODY_WAITS: u64 = u64::MAX;
+/// A peer that takes only shorter frames gets no parts: half of this is for header and routing block. It is also the least
+/// that can be configured.
+const FRAME_BYTES_LEAST: usize = 4 << 10;
+const _: () = assert!(HEADER_BYTES + ROUTING_BYTES_MAX + 4 <= FRAME_BYTES_LEAST / 2);
 
 /// Where a link is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,8 +133,32 @@ pub(super) struct Link {
     /// When it is closed, since its pod has left.
     pub orphaned_until: Cell<Nanos>,
     /// Largest body that the peer takes.
-    pub frame_bytes_max: Cell<u32>,
+    body_bytes_max: Cell<usize>,
+    /// Bodies above this go by the lane of large bodies.
+    bulk_above: Cell<usize>,
+    /// Bytes of a large body in one frame.
+    part_bytes: Cell<usize>,
+    /// Large bodies that wait to be sent.
+    pub leaving: LeavingQueue,
+    /// Bytes of large bodies in the send buffer.
+    pub bulk_in_send: Cell<usize>,
+    /// The large body that arrives.
+    pub arriving: RefCell<Option<Arriving>>,
+    /// Some request waits for credit of the lane of messages, and some large one for so many bytes of its lane.
+    wants_room: Cell<bool>,
+    wants_bulk: Cell<u64>,
     limits: LinkLimits,
+}
+
+/// What became of a message that was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Written {
+    /// All of it is in the send buffer.
+    Sent,
+    /// It waits to be sent in parts.
+    Leaving,
+    /// Nothing: its lane has no credit.
+    NoRoom,
 }
 
 /// A request frame's address.
@@ -166,7 +201,14 @@ impl Link {
             has_messages: Cell::new(false),
             muted: Cell::new(false),
             orphaned_until: Cell::new(Nanos::NEVER),
-            frame_bytes_max: Cell::new(limits.frame_bytes_max),
+            body_bytes_max: Cell::new(limits.frame_bytes_max as usize),
+            bulk_above: Cell::new(usize::MAX),
+            part_bytes: Cell::new(0),
+            leaving: LeavingQueue::default(),
+            bulk_in_send: Cell::new(0),
+            arriving: RefCell::default(),
+            wants_room: Cell::new(false),
+            wants_bulk: Cell::new(NOBODY_WAITS),
             limits,
         })
     }
@@ -179,8 +221,21 @@ impl Link {
     pub fn peer_takes(&self, lanes: &LaneLimits) {
         self.outgoing(Lane::Streams).grant(u64::from(lanes.streams_credit_bytes));
         self.outgoing(Lane::Bulk).grant(u64::from(lanes.bulk_credit_bytes));
-        self.frame_bytes_max.set(lanes.frame_bytes_max);
-        self.send.borrow_mut().set_frame_bytes_max(lanes.frame_bytes_max);
+        self.peer_takes_frames(lanes.frame_bytes_max);
+        let frame_bytes_max = lanes.frame_bytes_max as usize;
+        if frame_bytes_max >= FRAME_BYTES_LEAST {
+            self.body_bytes_max.set(lanes.body_bytes_max as usize);
+            self.bulk_above.set(BULK_BODY_BYTES.min(frame_bytes_max - HEADER_BYTES - ROUTING_BYTES_MAX));
+            self.part_bytes.set(BULK_PART_BYTES.min(frame_bytes_max - FRAME_BYTES_LEAST / 2));
+        }
+    }
+
+    /// The peer takes frames of this length.
+    pub fn peer_takes_frames(&self, frame_bytes_max: u32) {
+        self.send.borrow_mut().set_frame_bytes_max(frame_bytes_max);
+        if self.bulk_above.get() == usize::MAX {
+            self.body_bytes_max.set(frame_bytes_max as usize);
+        }
     }
 
     /// What we send on a lane.
@@ -201,8 +256,39 @@ impl Link {
     }
 
     /// Whether one more request may be sent, if its lane has credit.
-    pub fn may_send(&self) -> bool {
+    fn may_send(&self) -> bool {
         self.in_flight.get() < self.limits.in_flight_max && !self.send.borrow().is_over_limit()
+    }
+
+    /// Whether a request of unknown length may be written, to see by which lane it would go.
+    #[cold]
+    pub fn may_try(&self) -> bool {
+        let may_try = self.may_send() && self.outgoing(Lane::Bulk).available() > self.bulk_above.get() as u64;
+        if !may_try {
+            self.wants_room.set(true);
+            self.wants_bulk.set(self.wants_bulk.get().min(self.bulk_above.get() as u64));
+        }
+        may_try
+    }
+
+    /// Whether there is room for some request that found none. Forgets those; who finds none again says so again.
+    pub fn has_room_again(&self) -> bool {
+        let has_room = self.wants_room.get() && self.outgoing(Lane::Messages).may_begin();
+        let has_bulk = self.outgoing(Lane::Bulk).available() >= self.wants_bulk.get();
+        let again = (has_room || has_bulk) && self.may_send();
+        if again {
+            self.wants_room.set(false);
+            self.wants_bulk.set(NOBODY_WAITS);
+        }
+        again
+    }
+
+    /// Whether so much waits to be sent that the peer should read first.
+    pub fn is_over_limit(&self) -> bool {
+        // What leaves on a link that we dialed are requests, which have their credit already.
+        let is_dialer = matches!(self.peer, Peer::Dialer(_));
+        self.send.borrow().is_over_limit()
+            || (is_dialer && self.leaving.bytes() >= self.limits.bulk_credit_bytes as usize)
     }
 
     /// Whether the peer understands a message the way we do.
@@ -226,24 +312,91 @@ impl Link {
         &self,
         head: &RequestHead<'_>,
         body: impl FnOnce(&mut Vec<u8>, usize) -> Result<(), crate::wire::CodecError>,
-    ) -> Result<(), ClusterError> {
+    ) -> Result<Written, ClusterError> {
         let mut send = self.send.borrow_mut();
         let start = send.begin_frame(head.kind, head.flags, head.tag, head.shard, head.token, head.correlation);
         let before = send.bytes_mut().len();
-        let written = match head.routing.encode(send.bytes_mut()) {
-            Ok(routing_length) => {
-                body(send.bytes_mut(), self.frame_bytes_max.get() as usize).map(|()| routing_length)?
-            }
+        let routing_length = match head.routing.encode(send.bytes_mut()) {
+            Ok(routing_length) => body(send.bytes_mut(), self.body_bytes_max.get()).map(|()| routing_length)?,
             Err(_) => {
                 send.cancel_frame(start);
                 return Err(ClusterError::InvalidEntityId);
             }
         };
         let frame_bytes = send.bytes_mut().len() - before;
-        send.finish_frame(start, written).map_err(|_| ClusterError::PayloadTooLarge)?;
+        if frame_bytes - routing_length > self.bulk_above.get() {
+            return self.write_bulk_request(&mut send, start, routing_length, frame_bytes);
+        }
+        if !self.outgoing(Lane::Messages).may_begin() {
+            send.cancel_frame(start);
+            self.wants_room.set(true);
+            return Ok(Written::NoRoom);
+        }
+        send.finish_frame(start, routing_length).map_err(|_| ClusterError::PayloadTooLarge)?;
         self.outgoing(Lane::Messages).add(frame_bytes as u64);
         self.in_flight.set(self.in_flight.get() + 1);
-        Ok(())
+        Ok(Written::Sent)
+    }
+
+    #[cold]
+    fn write_bulk_request(
+        &self,
+        send: &mut SendBuffer,
+        start: FrameStart,
+        routing_length: usize,
+        frame_bytes: usize,
+    ) -> Result<Written, ClusterError> {
+        let outgoing = self.outgoing(Lane::Bulk);
+        let bytes = frame_bytes as u64;
+        if outgoing.available() < bytes {
+            send.cancel_frame(start);
+            self.wants_bulk.set(self.wants_bulk.get().min(bytes));
+            return Ok(Written::NoRoom);
+        }
+        let written = self.write_bulk(send, start, routing_length, frame_bytes)?;
+        outgoing.add(bytes);
+        self.in_flight.set(self.in_flight.get() + 1);
+        Ok(written)
+    }
+
+    /// Finishes the frame of a large body if the next send has room for all of it; else it waits to be sent in parts.
+    fn write_bulk(
+        &self,
+        send: &mut SendBuffer,
+        start: FrameStart,
+        routing_length: usize,
+        frame_bytes: usize,
+    ) -> Result<Written, ClusterError> {
+        let in_send = self.bulk_in_send.get() + frame_bytes;
+        let fits = frame_bytes <= self.part_bytes.get() && in_send <= BULK_SEND_BYTES;
+        if fits && self.leaving.is_empty() {
+            let finished = send.finish_frame(start.on_lane(Lane::Bulk), routing_length);
+            finished.map_err(|_| ClusterError::PayloadTooLarge)?;
+            self.bulk_in_send.set(in_send);
+            return Ok(Written::Sent);
+        }
+        let (header, bytes) = send.take_frame(start).ok_or(ClusterError::Serialization)?;
+        self.leaving.push(Leaving::new(header, routing_length, bytes));
+        Ok(Written::Leaving)
+    }
+
+    /// Writes the next part of a large body. `None` if there is none, or the next send has enough of them.
+    pub fn write_part(&self) -> Option<Option<Left>> {
+        if self.leaving.is_empty() || self.bulk_in_send.get() >= BULK_SEND_BYTES || !self.is_open() {
+            return None;
+        }
+        let (bytes, left) = self.leaving.write_part(&mut self.send.borrow_mut(), self.part_bytes.get())?;
+        self.bulk_in_send.set(self.bulk_in_send.get() + bytes);
+        Some(left)
+    }
+
+    /// A large request is not wanted any more: what is not sent of it never is. True if it was on its way, and whether
+    /// the peer has a part of it; its bytes and its place are free again.
+    pub fn give_up_request(&self, correlation: u64) -> Option<GivenUp> {
+        let given_up = self.leaving.give_up(true, correlation)?;
+        self.outgoing(Lane::Bulk).take_back(given_up.bytes);
+        self.answered();
+        Some(given_up)
     }
 
     /// Writes a frame without a routing block; on an error nothing is sent.
@@ -255,14 +408,19 @@ impl Link {
         token: Token,
         correlation: u64,
         body: impl FnOnce(&mut Vec<u8>, usize) -> Result<(), ClusterError>,
-    ) -> Result<(), ClusterError> {
+    ) -> Result<Written, ClusterError> {
         let mut send = self.send.borrow_mut();
         let start = send.begin_frame(kind, flags, tag, ShardId(0), token, correlation);
-        if let Err(error) = body(send.bytes_mut(), self.frame_bytes_max.get() as usize) {
+        let before = send.bytes_mut().len();
+        if let Err(error) = body(send.bytes_mut(), self.body_bytes_max.get()) {
             send.cancel_frame(start);
             return Err(error);
         }
-        send.finish_frame(start, 0).map_err(|_| ClusterError::PayloadTooLarge)
+        let bytes = send.bytes_mut().len() - before;
+        if bytes > self.bulk_above.get() && kind == FrameKind::Reply {
+            return self.write_bulk(&mut send, start, 0, bytes);
+        }
+        send.finish_frame(start, 0).map(|()| Written::Sent).map_err(|_| ClusterError::PayloadTooLarge)
     }
 
     /// Announces new credit on a lane.
@@ -270,7 +428,7 @@ impl Link {
     /// # Errors
     /// Never: a small frame always fits.
     pub fn write_credit(&self, lane: Lane, grant: u64) -> Result<(), ClusterError> {
-        self.write_frame(FrameKind::Credit, FrameFlags::new(lane), 0, Token(0), grant, |_, _| Ok(()))
+        self.write_frame(FrameKind::Credit, FrameFlags::new(lane), 0, Token(0), grant, |_, _| Ok(())).map(drop)
     }
 
     /// The peer sent a request of so many bytes on the lane of messages.
@@ -286,7 +444,7 @@ impl Link {
         self.is_new(correlation)
     }
 
-    /// The same on the lane of large bodies, as a whole.
+    /// The same on the lane of large bodies.
     ///
     /// # Errors
     /// See there.
@@ -294,6 +452,14 @@ impl Link {
         if !self.incoming(Lane::Bulk).reserve(bytes) {
             return Err("credit");
         }
+        self.bulk_request_is_here(correlation, bytes)
+    }
+
+    /// All of a large request is here whose bytes were reserved.
+    ///
+    /// # Errors
+    /// See there.
+    pub fn bulk_request_is_here(&self, correlation: u64, bytes: u64) -> Result<(), &'static str> {
         self.is_new(correlation)?;
         self.serving_bulk.borrow_mut().insert(correlation, bytes);
         Ok(())
@@ -322,6 +488,56 @@ impl Link {
         }
         self.serving.set(serving - 1);
         Some((Lane::Messages, self.incoming(Lane::Messages).release_one_of(serving)?))
+    }
+
+    /// A part of a large body comes.
+    ///
+    /// # Errors
+    /// What is wrong with it. The link has to be closed; what had arrived is dropped.
+    pub fn take_part(&self, frame: &Frame<'_>, is_wanted: bool, now: Nanos) -> Result<Option<Arriving>, &'static str> {
+        let known = self.arriving.borrow_mut().take();
+        let mut arriving = match known {
+            Some(arriving) => arriving,
+            None => {
+                let max = self.limits.body_bytes_max as usize;
+                let mut arriving = Arriving::announced(frame, max).map_err(PartError::name)?;
+                if !frame.header.kind.is_request() {
+                    if !is_wanted {
+                        arriving.forget();
+                    }
+                } else if !self.incoming(Lane::Bulk).reserve(arriving.request_bytes()) {
+                    return Err("credit");
+                }
+                arriving
+            }
+        };
+        if arriving.add(frame, now).map_err(PartError::name)? {
+            return Ok(Some(arriving));
+        }
+        *self.arriving.borrow_mut() = Some(arriving);
+        Ok(None)
+    }
+
+    /// The rest of a body does not come: its sender has given it up. True if it was arriving.
+    pub fn drop_arriving(&self, is_request: bool, correlation: u64) -> bool {
+        let mut arriving = self.arriving.borrow_mut();
+        let Some(dropped) = arriving.take_if(|arriving| arriving.is(is_request, correlation)) else { return false };
+        if is_request {
+            self.incoming(Lane::Bulk).take_back(dropped.request_bytes());
+        }
+        true
+    }
+
+    /// Nobody waits for a reply any more, of which a part may have arrived.
+    pub fn forget_reply(&self, correlation: u64) {
+        if let Some(arriving) = self.arriving.borrow_mut().as_mut().filter(|arriving| arriving.is(false, correlation)) {
+            arriving.forget();
+        }
+    }
+
+    /// Whether the next part of a body is overdue.
+    pub fn has_late_part(&self, now: Nanos) -> bool {
+        self.arriving.borrow().as_ref().is_some_and(|arriving| arriving.is_late(now, BODY_PART_TIMEOUT))
     }
 
     /// Whether the peer may have one more request served.
