@@ -382,7 +382,8 @@ impl Link {
 
     /// Writes the next part of a large body. `None` if there is none, or the next send has enough of them.
     pub fn write_part(&self) -> Option<Option<Left>> {
-        if self.leaving.is_empty() || self.bulk_in_send.get() >= BULK_SEND_BYTES || !self.is_open() {
+        let in_send = self.bulk_in_send.get() + self.part_bytes.get();
+        if self.leaving.is_empty() || in_send > BULK_SEND_BYTES || !self.is_open() {
             return None;
         }
         let (bytes, left) = self.leaving.write_part(&mut self.send.borrow_mut(), self.part_bytes.get())?;

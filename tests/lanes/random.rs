@@ -193,11 +193,11 @@ impl World {
 #[test]
 fn everything_arrives_once_in_order_within_the_windows() {
     let mut in_parts = 0;
-    for seed in 0..60 {
+    for seed in 0..24 {
         let mut world = World::new(seed);
         (0..STEPS).for_each(|_| world.step());
         world.come_to_rest();
         in_parts += world.check();
     }
-    assert!(in_parts > 100, "only {in_parts} bodies travelled in parts");
+    assert!(in_parts > 50, "only {in_parts} bodies travelled in parts");
 }

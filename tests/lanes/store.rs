@@ -39,7 +39,7 @@ pub fn log(id: &str) -> Vec<Got> {
 
 /// From now on an entity does not answer.
 pub fn hold(id: &str) {
-    HELD.with_borrow_mut(|held| held.insert(id.to_owned(), Signal::default()));
+    HELD.with_borrow_mut(|held| drop(held.entry(id.to_owned()).or_default().clone()));
 }
 
 /// It answers again.

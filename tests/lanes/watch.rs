@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use atoll::engine::LinkLimits;
 use atoll::wire::{FrameDecoder, FrameFlags, FrameHeader, FrameKind, Lane};
 
-/// Bytes of large bodies that one send may have, headers and one part too many included.
-pub const BULK_IN_SEND: usize = 3 * (64 << 10);
+/// Bytes of large bodies that one send may have: two parts, with headers and routing blocks.
+pub const BULK_IN_SEND: usize = 2 * (64 << 10) + 2048;
 
 /// A request that was seen and not answered yet.
 #[derive(Debug)]
