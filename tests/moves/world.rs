@@ -294,7 +294,13 @@ impl World {
 
     /// Lets everything end, and says what was wrong.
     pub fn finish(&self) -> Vec<String> {
-        for _ in 0..400 {
+        // Most worlds need the first 800 ms; a client whose pods have all rejoined may have to give a handshake with one
+        // that is gone its time, before it hears of them.
+        for round in 0..5000 {
+            let all_ended = self.messages.borrow().iter().all(|message| message.end.borrow().is_some());
+            if round >= 400 && all_ended {
+                break;
+            }
             self.renew();
             self.progress();
             self.cluster.come_to_rest(Duration::from_millis(2));
