@@ -348,8 +348,11 @@ mod tests {
         all
     }
 
+    /// Correlation, routing block and body.
+    type Message = (u64, Vec<u8>, Vec<u8>);
+
     /// What a receiver makes of frames: the messages, or what is wrong.
-    fn received(parts: &[Part]) -> Result<Vec<(u64, Vec<u8>, Vec<u8>)>, PartError> {
+    fn received(parts: &[Part]) -> Result<Vec<Message>, PartError> {
         let (mut open, mut whole) = (None, Vec::new());
         for part in parts {
             let frame = part.frame();

@@ -297,7 +297,9 @@ impl World {
         // Most worlds need the first 800 ms; a client whose pods have all rejoined may have to give a handshake with one
         // that is gone its time, before it hears of them.
         for round in 0..5000 {
-            let all_ended = self.messages.borrow().iter().all(|message| message.end.borrow().is_some());
+            let all_ended = self.messages.borrow().iter().all(|message| {
+                message.end.borrow().is_some() || self.cluster.processes[message.sender as usize / 10].dead.get()
+            });
             if round >= 400 && all_ended {
                 break;
             }
