@@ -301,6 +301,7 @@ impl Core {
         self.host.set_now(now);
         self.is_frozen_now();
         self.host.advance();
+        self.end_late_calls(now);
         if self.streams.next_deadline() <= now {
             self.streams.take_events(now);
         }
@@ -340,6 +341,7 @@ impl Core {
     /// When [`Core::advance`] must be called next.
     pub fn next_deadline(&self) -> Nanos {
         let deadline = self.host.next_deadline().min(self.routes.next_forgiveness());
+        let deadline = deadline.min(self.routes.open_calls.next_deadline());
         let look = if self.host.is_frozen() { self.host.now() + FROZEN_LOOK } else { Nanos::NEVER };
         deadline.min(self.next_greeting_check.get()).min(look).min(self.streams.next_deadline())
     }

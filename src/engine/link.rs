@@ -98,8 +98,10 @@ pub(super) struct Link {
     pub paused: Cell<bool>,
     /// Wants every new table.
     pub wants_tables: Cell<bool>,
-    /// Questions of the peer that the control thread has not answered.
+    /// Questions of the peer that the control thread or an entity has not answered.
     pub questions: Cell<u32>,
+    /// Our questions that the peer has not answered.
+    pub asked: Cell<u32>,
     /// The pod at the other end, once it has said so.
     pub peer_uid: Cell<Option<PodUid>>,
     /// The send buffer holds something besides control frames.
@@ -150,6 +152,7 @@ impl Link {
             paused: Cell::new(false),
             wants_tables: Cell::new(false),
             questions: Cell::new(0),
+            asked: Cell::new(0),
             peer_uid: Cell::new(None),
             has_messages: Cell::new(false),
             muted: Cell::new(false),

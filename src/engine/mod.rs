@@ -6,6 +6,7 @@ mod core;
 mod frames;
 mod handshake;
 mod held;
+mod json_calls;
 mod link;
 mod moves;
 mod parcel;

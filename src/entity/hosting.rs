@@ -149,6 +149,19 @@ impl Host {
         Ok(delivered)
     }
 
+    /// Brings a message in JSON to its entity.
+    ///
+    /// # Errors
+    /// If the text is no message of the method's type; nothing was done then.
+    pub(crate) fn deliver_json(&self, delivery: &Delivery<'_>, text: &str) -> Result<Delivered, String> {
+        let mut delivered = Delivered::Failed(ClusterError::Serialization);
+        delivery.method.decode_json(text, &mut |message| {
+            // SAFETY: the message was just decoded as the method's type and is given away.
+            delivered = unsafe { self.deliver(delivery, message, NO_OUT) };
+        })?;
+        Ok(delivered)
+    }
+
     /// # Safety
     /// See [`Host::deliver`]; a body was validated as the method's message, and gets no `out`.
     #[inline(always)]
