@@ -393,14 +393,19 @@ impl Core {
         }
     }
 
+    /// Whether the output of a link may wait for more of it.
+    #[inline]
+    pub fn may_gather(&self, id: LinkId) -> bool {
+        !self.stopped.get() && self.routes.link(id).is_some_and(|link| link.may_gather())
+    }
+
     /// Swaps out the output of a link.
     pub fn take_output(&self, id: LinkId, into: &mut Vec<u8>) {
         let Some(link) = self.routes.link(id) else { return };
         if self.withholds(&link) {
             return;
         }
-        link.send.borrow_mut().take(into);
-        link.has_messages.set(false);
+        link.take_output(into);
         if link.paused.replace(false) {
             self.routes.commands.borrow_mut().push(LinkCommand::Resume { link: id });
         }

@@ -8,6 +8,7 @@ use core::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use crate::base::hash::WordMap;
+use crate::base::limits::LINK_GATHER_BYTES;
 use crate::base::{ClusterError, CoreIndex, LinkId, Nanos, PodUid, ShardId, Token};
 use crate::wire::{FrameDecoder, FrameFlags, FrameKind, SendBuffer};
 
@@ -81,6 +82,10 @@ pub(super) struct Link {
     pub dirty: Cell<bool>,
     /// Requests that wait for their answer.
     pub in_flight: Cell<u32>,
+    /// Those of them that are in the send buffer.
+    unsent_requests: Cell<u32>,
+    /// The send buffer holds something besides requests.
+    has_answers: Cell<bool>,
     /// Schemas of the messages that the peer knows, by tag.
     pub schemas: RefCell<WordMap<u32, u64>>,
     /// The last of them that was found to be ours too.
@@ -141,6 +146,8 @@ impl Link {
             send: RefCell::new(send),
             dirty: Cell::new(false),
             in_flight: Cell::new(0),
+            unsent_requests: Cell::new(0),
+            has_answers: Cell::new(false),
             schemas: RefCell::default(),
             agreed: Cell::new(None),
             sent_bytes: Cell::new(0),
@@ -171,6 +178,22 @@ impl Link {
         self.in_flight.get() < self.limits.in_flight_max
             && self.sent_bytes.get() < self.credit.get()
             && !self.send.borrow().is_over_limit()
+    }
+
+    /// Whether the output may wait for more: it is a few requests, while the peer has others to answer. Who has one
+    /// request in flight never waits.
+    pub fn may_gather(&self) -> bool {
+        !self.has_answers.get()
+            && self.in_flight.get() > self.unsent_requests.get()
+            && self.send.borrow().len() < LINK_GATHER_BYTES
+    }
+
+    /// Takes the output.
+    pub fn take_output(&self, into: &mut Vec<u8>) {
+        self.send.borrow_mut().take(into);
+        self.has_messages.set(false);
+        self.has_answers.set(false);
+        self.unsent_requests.set(0);
     }
 
     /// Whether the peer understands a message the way we do.
@@ -211,6 +234,7 @@ impl Link {
         send.finish_frame(start, written).map_err(|_| ClusterError::PayloadTooLarge)?;
         self.sent_bytes.set(self.sent_bytes.get() + frame_bytes as u64);
         self.in_flight.set(self.in_flight.get() + 1);
+        self.unsent_requests.set(self.unsent_requests.get() + 1);
         Ok(())
     }
 
@@ -224,6 +248,7 @@ impl Link {
         correlation: u64,
         body: impl FnOnce(&mut Vec<u8>, usize) -> Result<(), ClusterError>,
     ) -> Result<(), ClusterError> {
+        self.has_answers.set(true);
         let mut send = self.send.borrow_mut();
         let start = send.begin_frame(kind, flags, tag, ShardId(0), token, correlation);
         if let Err(error) = body(send.bytes_mut(), self.frame_bytes_max.get() as usize) {
@@ -306,5 +331,61 @@ mod tests {
         assert!(!link.may_serve());
         link.release_request();
         assert!(link.may_serve());
+    }
+
+    fn ask(link: &Link, body_bytes: usize) {
+        let head = RequestHead {
+            kind: FrameKind::Ask,
+            flags: FrameFlags::new(crate::wire::Lane::Messages),
+            tag: 1,
+            shard: ShardId(0),
+            token: Token(1),
+            correlation: 1,
+            routing: crate::wire::Routing {
+                remaining_us: 0,
+                hops: 0,
+                chain: &[],
+                role: "default",
+                entity_id: "e",
+                sender_incarnation: 0,
+                sender_sequence: 0,
+            },
+        };
+        link.write_request(&head, |bytes, _| {
+            bytes.resize(bytes.len() + body_bytes, 7);
+            Ok(())
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn few_requests_gather_while_others_are_unanswered() {
+        let (link, mut sent) = (link(), Vec::new());
+        ask(&link, 1);
+        assert!(!link.may_gather(), "nobody has anything to answer");
+        link.take_output(&mut sent);
+        ask(&link, 1);
+        assert!(link.may_gather(), "the first is unanswered");
+        link.answered();
+        assert!(!link.may_gather(), "the only one left has not been sent");
+    }
+
+    #[test]
+    fn answers_and_many_requests_do_not_wait() {
+        let (link, mut sent) = (link(), Vec::new());
+        ask(&link, 1);
+        link.take_output(&mut sent);
+        ask(&link, LINK_GATHER_BYTES);
+        assert!(!link.may_gather(), "they cost more than their send");
+        sent.clear();
+        link.take_output(&mut sent);
+        ask(&link, 1);
+        let flags = FrameFlags::new(crate::wire::Lane::Messages);
+        link.write_frame(FrameKind::Reply, flags, 0, Token(1), 9, |_, _| Ok(())).unwrap();
+        assert!(!link.may_gather(), "somebody waits for the answer");
+        sent.clear();
+        link.take_output(&mut sent);
+        ask(&link, 1);
+        assert!(link.may_gather(), "the answer is sent");
     }
 }
