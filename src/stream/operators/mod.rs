@@ -16,6 +16,7 @@ pub mod generators;
 pub mod groups;
 pub mod maybe;
 pub mod nested;
+mod passing;
 pub mod resources;
 pub mod selection;
 pub mod sinks;

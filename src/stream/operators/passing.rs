@@ -1,0 +1,131 @@
+//! Stages that pass elements on and look at what goes by: the common part of `log`, `recover`, `monitor`, kill switches,
+//! timeouts and their like, each of which is a [`Watch`].
+
+use crate::stream::dsl::{FlowOps, Plain};
+use crate::stream::error::{Cancellation, StreamError};
+use crate::stream::interpreter::{Context, Inlet, Outlet, TimerKey};
+use crate::stream::stage::made::stage;
+use crate::stream::stage::{FlowPorts, FlowShape, Logic, Setup};
+
+/// What becomes of a failure of upstream.
+pub(super) enum Ending<T> {
+    /// The stage fails.
+    Fail(StreamError),
+    /// The stage completes.
+    Complete,
+    /// The stage emits this and completes.
+    Last(T),
+}
+
+/// What a stage that passes elements on does beside.
+pub(super) trait Watch: 'static {
+    type Element: 'static;
+
+    fn start(&mut self, context: &mut Context) {
+        let _ = context;
+    }
+
+    fn element(&mut self, context: &mut Context, element: &Self::Element) {
+        let _ = (context, element);
+    }
+
+    /// Downstream asks.
+    fn asked(&mut self) {}
+
+    fn finished(&mut self, context: &mut Context) {
+        let _ = context;
+    }
+
+    fn failed(&mut self, context: &mut Context, error: StreamError) -> Ending<Self::Element> {
+        let _ = context;
+        Ending::Fail(error)
+    }
+
+    fn cancelled(&mut self, context: &mut Context, cause: &Cancellation) {
+        let _ = (context, cause);
+    }
+
+    fn timer(&mut self, context: &mut Context) {
+        let _ = context;
+    }
+
+    fn woken(&mut self, context: &mut Context) {
+        let _ = context;
+    }
+
+    fn run_ends(&mut self) {}
+}
+
+/// The running stage.
+pub(super) struct Passing<W: Watch> {
+    inlet: Inlet<W::Element>,
+    outlet: Outlet<W::Element>,
+    watch: W,
+}
+
+impl<W: Watch> Passing<W> {
+    pub(super) fn new(ports: FlowPorts<W::Element, W::Element>, watch: W) -> Self {
+        Passing { inlet: ports.inlet, outlet: ports.outlet, watch }
+    }
+}
+
+impl<W: Watch> Logic for Passing<W> {
+    fn pre_start(&mut self, context: &mut Context) {
+        self.watch.start(context);
+    }
+
+    #[inline]
+    fn on_push(&mut self, context: &mut Context, _: usize) {
+        let element = self.inlet.grab(context);
+        self.watch.element(context, &element);
+        self.outlet.push(context, element);
+    }
+
+    #[inline]
+    fn on_pull(&mut self, context: &mut Context, _: usize) {
+        self.watch.asked();
+        self.inlet.pull(context);
+    }
+
+    fn on_upstream_finish(&mut self, context: &mut Context, _: usize) {
+        self.watch.finished(context);
+        context.complete_stage();
+    }
+
+    fn on_upstream_failure(&mut self, context: &mut Context, _: usize, error: StreamError) {
+        match self.watch.failed(context, error) {
+            Ending::Fail(error) => context.fail_stage(error),
+            Ending::Complete => context.complete_stage(),
+            Ending::Last(element) => {
+                context.emit(&self.outlet, element);
+                self.outlet.complete(context);
+            }
+        }
+    }
+
+    fn on_downstream_finish(&mut self, context: &mut Context, _: usize, cause: Cancellation) {
+        self.watch.cancelled(context, &cause);
+        context.cancel_stage(cause);
+    }
+
+    fn on_timer(&mut self, context: &mut Context, _: TimerKey) {
+        self.watch.timer(context);
+    }
+
+    fn on_wake(&mut self, context: &mut Context) {
+        self.watch.woken(context);
+    }
+
+    fn on_run_end(&mut self, _: &mut Context) {
+        self.watch.run_ends();
+    }
+}
+
+/// Appends a stage that passes elements on. `create` is called once for each materialization.
+pub(super) fn pass<S: FlowOps, W: Watch<Element = S::Out>>(
+    flow: S,
+    name: &'static str,
+    create: impl FnOnce() -> W + Clone + Send + Sync + 'static,
+) -> Plain<S, S::Out> {
+    flow.via_stage(stage(name, FlowShape::new(), move |ports, _: &Setup<'_>| Passing::new(ports, create())))
+}
