@@ -5,7 +5,7 @@ use crate::stream::dsl::{FlowOps, Plain};
 use crate::stream::error::{Cancellation, StreamError};
 use crate::stream::interpreter::{Context, Inlet, Outlet, TimerKey};
 use crate::stream::stage::made::stage;
-use crate::stream::stage::{FlowPorts, FlowShape, Logic, Setup};
+use crate::stream::stage::{BidiPorts, FlowPorts, FlowShape, Logic, Setup};
 
 /// What becomes of a failure of upstream.
 pub(super) enum Ending<T> {
@@ -128,4 +128,45 @@ pub(super) fn pass<S: FlowOps, W: Watch<Element = S::Out>>(
     create: impl FnOnce() -> W + Clone + Send + Sync + 'static,
 ) -> Plain<S, S::Out> {
     flow.via_stage(stage(name, FlowShape::new(), move |ports, _: &Setup<'_>| Passing::new(ports, create())))
+}
+
+/// What passes elements on in two directions does with the events of its ports.
+impl<A: 'static, B: 'static> BidiPorts<A, A, B, B> {
+    pub(super) fn pass_element(&self, context: &mut Context, inlet: usize) {
+        if inlet == 0 {
+            let element = self.inlet_down.grab(context);
+            self.outlet_down.push(context, element);
+        } else {
+            let element = self.inlet_back.grab(context);
+            self.outlet_back.push(context, element);
+        }
+    }
+
+    pub(super) fn pass_demand(&self, context: &mut Context, outlet: usize) {
+        match outlet {
+            0 => self.inlet_down.pull(context),
+            _ => self.inlet_back.pull(context),
+        }
+    }
+
+    pub(super) fn pass_completion(&self, context: &mut Context, inlet: usize) {
+        match inlet {
+            0 => self.outlet_down.complete(context),
+            _ => self.outlet_back.complete(context),
+        }
+    }
+
+    pub(super) fn pass_failure(&self, context: &mut Context, inlet: usize, error: StreamError) {
+        match inlet {
+            0 => self.outlet_down.fail(context, error),
+            _ => self.outlet_back.fail(context, error),
+        }
+    }
+
+    pub(super) fn pass_cancellation(&self, context: &mut Context, outlet: usize, cause: Cancellation) {
+        match outlet {
+            0 => self.inlet_down.cancel_because(context, cause),
+            _ => self.inlet_back.cancel_because(context, cause),
+        }
+    }
 }
