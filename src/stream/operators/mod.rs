@@ -27,7 +27,6 @@ pub mod whole;
 
 pub(crate) mod flights;
 pub mod futures;
-pub(crate) mod made;
 pub mod map_async;
 pub mod queues;
 pub mod rates;

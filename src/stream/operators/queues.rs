@@ -13,13 +13,13 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use crossbeam_queue::ArrayQueue;
 use futures_core::Stream;
 
-use super::made::Made;
-use crate::stream::attributes::{Attributes, InputBuffer};
+use crate::stream::attributes::InputBuffer;
 use crate::stream::boundary::ring::{CAPACITY_MAX, Consumer, End, Producer, ring};
 use crate::stream::dsl::{Fusable, RunnableGraph, Sink, Source};
 use crate::stream::error::{AbruptTermination, Cancellation, IllegalArgument, StreamError};
 use crate::stream::interpreter::{Context, Inlet, Outlet};
-use crate::stream::stage::{Logic, SinkShape, SourceShape};
+use crate::stream::stage::made::stage_with;
+use crate::stream::stage::{Logic, Setup, SinkShape, SourceShape};
 
 /// No element is taken any more.
 const CLOSED: usize = 1;
@@ -238,7 +238,7 @@ impl<T: Send + 'static> Source<T, BoundedQueue<T>> {
     /// ```
     #[must_use]
     pub fn queue(buffer: usize) -> Source<T, BoundedQueue<T>> {
-        let prepare = move |_: &Attributes| {
+        Source::from_stage(stage_with("queue", SourceShape::new(), move |_| {
             let shared = Arc::new(Shared {
                 elements: ArrayQueue::new(buffer.clamp(1, CAPACITY_MAX)),
                 state: AtomicUsize::new(0),
@@ -247,17 +247,13 @@ impl<T: Send + 'static> Source<T, BoundedQueue<T>> {
                 failure: Mutex::new(None),
                 waker: Mutex::new(None),
             });
-            ((Arc::clone(&shared), buffer == 0), BoundedQueue { shared })
-        };
-        Source::from_stage(Made::new(
-            "queue",
-            SourceShape::<T>::new(),
-            prepare,
-            |(shared, is_refused), outlet, setup| {
+            let queue = BoundedQueue { shared: Arc::clone(&shared) };
+            let create = move |outlet, setup: &Setup<'_>| {
                 *shared.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(setup.waker());
-                QueueSource { outlet, shared, is_refused }
-            },
-        ))
+                QueueSource { outlet, shared, is_refused: buffer == 0 }
+            };
+            (create, queue)
+        }))
     }
 }
 
@@ -401,19 +397,14 @@ impl<T: Send + 'static> Sink<T, SinkQueue<T>> {
     /// Back-pressures when as many elements wait as the attribute [`InputBuffer`] says. Cancels when the queue is dropped.
     #[must_use]
     pub fn queue() -> Sink<T, SinkQueue<T>> {
-        let prepare = |attributes: &Attributes| {
-            let (producer, consumer) = ring(attributes.mandatory::<InputBuffer>().max());
-            (producer, SinkQueue::new(consumer))
-        };
-        Sink::from_stage(Made::new(
-            "queue",
-            SinkShape::<T>::new(),
-            prepare,
-            |mut producer: Producer<T>, inlet, setup| {
+        Sink::from_stage(stage_with("queue", SinkShape::new(), |attributes| {
+            let (mut producer, consumer) = ring(attributes.mandatory::<InputBuffer>().max());
+            let create = |inlet, setup: &Setup<'_>| {
                 producer.attach(setup.waker());
                 QueueSink { inlet, producer, is_waiting: false }
-            },
-        ))
+            };
+            (create, SinkQueue::new(consumer))
+        }))
     }
 }
 
