@@ -31,6 +31,21 @@ pub enum OverflowStrategy {
     Fail,
 }
 
+impl OverflowStrategy {
+    /// Drops what is to be dropped of a full buffer. False if that is a failure.
+    pub(super) fn make_room<T>(self, held: &mut VecDeque<T>) -> bool {
+        match self {
+            // Who back-pressures does not ask when it is full.
+            OverflowStrategy::Backpressure => {}
+            OverflowStrategy::DropHead => drop(held.pop_front()),
+            OverflowStrategy::DropTail => drop(held.pop_back()),
+            OverflowStrategy::DropBuffer => held.clear(),
+            OverflowStrategy::Fail => return false,
+        }
+        true
+    }
+}
+
 struct Buffer<T> {
     inlet: Inlet<T>,
     outlet: Outlet<T>,
@@ -43,16 +58,9 @@ impl<T: 'static> Buffer<T> {
     /// Makes room, or says that there is none for this element. Only full buffers come here.
     #[cold]
     fn overflow(&mut self, context: &mut Context) -> bool {
-        match self.strategy {
-            // It does not ask when it is full.
-            OverflowStrategy::Backpressure => {}
-            OverflowStrategy::DropHead => drop(self.held.pop_front()),
-            OverflowStrategy::DropTail => drop(self.held.pop_back()),
-            OverflowStrategy::DropBuffer => self.held.clear(),
-            OverflowStrategy::Fail => {
-                context.fail_and_log(StreamError::new(BufferOverflow { capacity: self.capacity }));
-                return false;
-            }
+        if !self.strategy.make_room(&mut self.held) {
+            context.fail_and_log(StreamError::new(BufferOverflow { capacity: self.capacity }));
+            return false;
         }
         tracing::debug!(strategy = ?self.strategy, capacity = self.capacity, "a buffer was full");
         true

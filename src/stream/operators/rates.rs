@@ -211,17 +211,11 @@ impl<T: 'static, D: FnMut(&T) -> Duration + 'static> Delay<T, D> {
                 true
             }
             DelayStrategy::Overflow(strategy) => {
-                match strategy {
-                    OverflowStrategy::Backpressure => {}
-                    OverflowStrategy::DropHead => drop(self.held.pop_front()),
-                    OverflowStrategy::DropTail => drop(self.held.pop_back()),
-                    OverflowStrategy::DropBuffer => self.held.clear(),
-                    OverflowStrategy::Fail => {
-                        context.fail_stage(StreamError::new(BufferOverflow { capacity: self.capacity }));
-                        return false;
-                    }
+                let has_room = strategy.make_room(&mut self.held);
+                if !has_room {
+                    context.fail_stage(StreamError::new(BufferOverflow { capacity: self.capacity }));
                 }
-                true
+                has_room
             }
         }
     }

@@ -52,9 +52,8 @@ impl<G: Gatherer> GatherSink<G> {
                 self.inlet.cancel(context);
             }
             Gathered::Fail(error) => {
-                context.log_failure(context.current, &error);
                 self.promise.fail(error.clone());
-                context.fail_stage(error);
+                context.fail_and_log(error);
             }
         }
     }

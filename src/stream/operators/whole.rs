@@ -169,9 +169,8 @@ impl<I: Iterator + 'static, G: Gatherer<In = I::Item>> Logic for WholeLogic<I, G
                 context.complete_stage();
             }
             Slice::Gathered(Gathered::Fail(error)) => {
-                context.log_failure(context.current, &error);
                 self.promise.fail(error.clone());
-                context.fail_stage(error);
+                context.fail_and_log(error);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::marker::PhantomData;
 
+use super::ask_all;
 use crate::stream::dsl::{Fusable, GraphBuilder, Source};
 use crate::stream::interpreter::{Context, Inlet, Outlet};
 use crate::stream::stage::made::{Blueprint, blueprint};
@@ -67,12 +68,7 @@ impl<T: 'static> ZipNLogic<T> {
 
 impl<T: 'static> Logic for ZipNLogic<T> {
     fn pre_start(&mut self, context: &mut Context) {
-        if self.inlets.is_empty() {
-            context.complete_stage();
-        }
-        for inlet in &self.inlets {
-            inlet.try_pull(context);
-        }
+        ask_all(context, &self.inlets);
     }
 
     fn on_push(&mut self, context: &mut Context, _: usize) {

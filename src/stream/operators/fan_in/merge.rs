@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 
+use super::ask_all;
 use crate::stream::interpreter::{Context, Inlet, Outlet};
 use crate::stream::stage::made::{Blueprint, blueprint};
 use crate::stream::stage::{FanInShape, Logic, Setup, ZipPorts, ZipShape};
@@ -71,12 +72,7 @@ impl<T: 'static> MergeLogic<T> {
 
 impl<T: 'static> Logic for MergeLogic<T> {
     fn pre_start(&mut self, context: &mut Context) {
-        if self.inlets.is_empty() {
-            context.complete_stage();
-        }
-        for inlet in &self.inlets {
-            inlet.try_pull(context);
-        }
+        ask_all(context, &self.inlets);
     }
 
     fn on_push(&mut self, context: &mut Context, inlet: usize) {

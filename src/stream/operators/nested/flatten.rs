@@ -2,9 +2,8 @@
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
-use std::task::Waker;
 
-use super::substream::{Sub, SubInlet, places};
+use super::substream::{Sub, SubInlet, Substreams};
 use crate::stream::dsl::Source;
 use crate::stream::error::StreamError;
 use crate::stream::interpreter::{Context, Inlet, Outlet};
@@ -31,8 +30,7 @@ impl<T> FlattenMerge<T> {
 pub struct FlattenMergeLogic<T> {
     inlet: Inlet<Source<T>>,
     outlet: Outlet<T>,
-    waker: Waker,
-    places: usize,
+    substreams: Substreams,
     breadth: usize,
     /// Sources that run. The one in front gives next, and then goes to the end.
     active: VecDeque<SubInlet<T>>,
@@ -50,8 +48,7 @@ impl<T: Send + 'static> Blueprint for FlattenMerge<T> {
     fn logic(self, ports: FlowPorts<Source<T>, T>, setup: &Setup<'_>) -> Self::Logic {
         let FlattenMerge { breadth, .. } = self;
         let FlowPorts { inlet, outlet } = ports;
-        let (waker, places) = (setup.waker(), places(setup.attributes()));
-        FlattenMergeLogic { inlet, outlet, waker, places, breadth, active: VecDeque::new() }
+        FlattenMergeLogic { inlet, outlet, substreams: Substreams::new(setup), breadth, active: VecDeque::new() }
     }
 }
 
@@ -90,12 +87,9 @@ impl<T: Send + 'static> Logic for FlattenMergeLogic<T> {
 
     fn on_push(&mut self, context: &mut Context, _: usize) {
         let source = self.inlet.grab(context);
-        match SubInlet::run(source, self.places, self.waker.clone()) {
+        match self.substreams.run(source) {
             Ok(source) => self.active.push_back(source),
-            Err(error) => {
-                context.fail_stage(error);
-                return;
-            }
+            Err(error) => return context.fail_stage(error),
         }
         self.step(context);
     }
@@ -142,8 +136,7 @@ impl<T> Default for SwitchLatest<T> {
 pub struct SwitchLatestLogic<T> {
     inlet: Inlet<Source<T>>,
     outlet: Outlet<T>,
-    waker: Waker,
-    places: usize,
+    substreams: Substreams,
     active: Option<SubInlet<T>>,
 }
 
@@ -158,7 +151,7 @@ impl<T: Send + 'static> Blueprint for SwitchLatest<T> {
 
     fn logic(self, ports: FlowPorts<Source<T>, T>, setup: &Setup<'_>) -> Self::Logic {
         let FlowPorts { inlet, outlet } = ports;
-        SwitchLatestLogic { inlet, outlet, waker: setup.waker(), places: places(setup.attributes()), active: None }
+        SwitchLatestLogic { inlet, outlet, substreams: Substreams::new(setup), active: None }
     }
 }
 
@@ -192,12 +185,9 @@ impl<T: Send + 'static> Logic for SwitchLatestLogic<T> {
         let source = self.inlet.grab(context);
         // The one before is cancelled when it is dropped.
         self.active = None;
-        match SubInlet::run(source, self.places, self.waker.clone()) {
+        match self.substreams.run(source) {
             Ok(source) => self.active = Some(source),
-            Err(error) => {
-                context.fail_stage(error);
-                return;
-            }
+            Err(error) => return context.fail_stage(error),
         }
         self.inlet.try_pull(context);
         self.step(context);
@@ -236,8 +226,7 @@ impl<T, F: FnMut(&StreamError) -> Option<Source<T>>> RecoverWith<T, F> {
 /// The running stage of [`RecoverWith`].
 pub struct RecoverWithLogic<T, F> {
     ports: FlowPorts<T, T>,
-    waker: Waker,
-    places: usize,
+    substreams: Substreams,
     attempts: Option<u32>,
     alternative: F,
     active: Option<SubInlet<T>>,
@@ -257,8 +246,7 @@ where
 
     fn logic(self, ports: FlowPorts<T, T>, setup: &Setup<'_>) -> Self::Logic {
         let RecoverWith { attempts, alternative, .. } = self;
-        let (waker, places) = (setup.waker(), places(setup.attributes()));
-        RecoverWithLogic { ports, waker, places, attempts, alternative, active: None }
+        RecoverWithLogic { ports, substreams: Substreams::new(setup), attempts, alternative, active: None }
     }
 }
 
@@ -274,7 +262,7 @@ impl<T: Send + 'static, F: FnMut(&StreamError) -> Option<Source<T>> + 'static> R
             return;
         };
         self.attempts = self.attempts.map(|attempts| attempts - 1);
-        match SubInlet::run(source, self.places, self.waker.clone()) {
+        match self.substreams.run(source) {
             Ok(source) => {
                 self.active = Some(source);
                 self.step(context);

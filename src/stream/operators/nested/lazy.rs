@@ -5,9 +5,9 @@
 
 use std::future::{Future, Ready, ready};
 use std::rc::Rc;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 
-use super::substream::{SubInlet, SubOutlet, bridge, places, run_here};
+use super::substream::{SubInlet, SubOutlet, Substreams, bridge, run_here};
 use crate::stream::completion::{Completion, Promise, completion};
 use crate::stream::dsl::{Fusable, NoHost, Sink, Source, keep};
 use crate::stream::error::{Cancellation, StreamError};
@@ -48,8 +48,7 @@ struct Later<T, M, P, F, Fut: Future> {
     outcome: Judge<Fut, Source<T, M, P>>,
     inner: Option<SubInlet<T>>,
     promise: Promise<M>,
-    waker: Waker,
-    places: usize,
+    substreams: Substreams,
 }
 
 impl<T, M, P, F, Fut> Later<T, M, P, F, Fut>
@@ -69,9 +68,7 @@ where
                 self.flight.launch(factory());
             }
             let Poll::Ready(output) = self.flight.poll() else { return };
-            let run =
-                (self.outcome)(output).and_then(|source| SubInlet::run_mat(source, self.places, self.waker.clone()));
-            match run {
+            match (self.outcome)(output).and_then(|source| self.substreams.run_mat(source)) {
                 Ok((inner, value)) => {
                     self.inner = Some(inner);
                     self.promise.succeed(value);
@@ -149,8 +146,7 @@ where
             outcome,
             inner: None,
             promise,
-            waker: setup.waker(),
-            places: places(setup.attributes()),
+            substreams: Substreams::new(setup),
         };
         (create, value)
     }))
@@ -235,14 +231,13 @@ struct LazySink<T, M, F> {
     factory: Option<F>,
     inner: Option<SubOutlet<T>>,
     promise: Promise<M>,
-    waker: Waker,
-    places: usize,
+    substreams: Substreams,
 }
 
 impl<T: Send + 'static, M: 'static, F: FnOnce() -> Sink<T, M> + 'static> LazySink<T, M, F> {
     fn start(&mut self) -> Fallible<()> {
         let Some(factory) = self.factory.take() else { return Ok(()) };
-        let (inner, source) = SubOutlet::new(self.places, self.waker.clone());
+        let (inner, source) = self.substreams.begin();
         let value = run_here(source.to_mat(factory(), keep::right))?;
         self.inner = Some(inner);
         self.promise.succeed(value);
@@ -317,8 +312,7 @@ impl<T: Send + 'static, M: Send + 'static> Sink<T, Completion<M>> {
                 factory,
                 inner: None,
                 promise,
-                waker: setup.waker(),
-                places: places(setup.attributes()),
+                substreams: Substreams::new(setup),
             };
             (create, value)
         }))

@@ -4,10 +4,9 @@
 //! waits, longer each time, and runs a new one. Elements that are under way inside when it ends are lost.
 
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::Duration;
 
-use super::substream::{Sub, SubInlet, SubOutlet, places, run_here};
+use super::substream::{Sub, SubInlet, SubOutlet, Substreams, run_here};
 use crate::base::Nanos;
 use crate::stream::dsl::{Flow, FlowOps, Fusable, Sink, Source};
 use crate::stream::error::{Cancellation, StreamError};
@@ -123,14 +122,13 @@ impl Backoff {
 }
 
 /// Runs what is inside, given where its elements come from (if any); gives where its elements go (if any).
-type Run<I, O> = Box<dyn FnMut(Option<Source<I>>, usize, Waker) -> Result<Option<SubInlet<O>>, StreamError>>;
+type Run<I, O> = Box<dyn FnMut(Option<Source<I>>, &Substreams) -> Result<Option<SubInlet<O>>, StreamError>>;
 
 struct RestartLogic<I, O> {
     inlet: Option<Inlet<I>>,
     outlet: Option<Outlet<O>>,
     run: Run<I, O>,
-    places: usize,
-    waker: Waker,
+    substreams: Substreams,
     backoff: Backoff,
     only_failures: bool,
     /// Into what runs.
@@ -158,8 +156,7 @@ impl<I: Send + 'static, O: Send + 'static> RestartLogic<I, O> {
             inlet,
             outlet,
             run,
-            places: places(setup.attributes()),
-            waker: setup.waker(),
+            substreams: Substreams::new(setup),
             backoff: Backoff::new(settings),
             only_failures,
             feed: None,
@@ -175,11 +172,11 @@ impl<I: Send + 'static, O: Send + 'static> RestartLogic<I, O> {
         self.backoff.started(context.now());
         self.is_running = true;
         let source = self.inlet.is_some().then(|| {
-            let (feed, source) = SubOutlet::new(self.places, self.waker.clone());
+            let (feed, source) = self.substreams.begin();
             self.feed = Some(feed);
             source
         });
-        match (self.run)(source, self.places, self.waker.clone()) {
+        match (self.run)(source, &self.substreams) {
             Ok(draw) => {
                 self.draw = draw;
                 self.work(context);
@@ -372,7 +369,7 @@ where
     F: FnMut() -> Source<T, M, P> + Clone + Send + Sync + 'static,
 {
     Source::from_stage(stage("restart", SourceShape::new(), move |outlet, setup| {
-        let run: Run<(), T> = Box::new(move |_, places, waker| SubInlet::run(factory(), places, waker).map(Some));
+        let run: Run<(), T> = Box::new(move |_, substreams| substreams.run(factory()).map(Some));
         RestartLogic::new((None, Some(outlet)), run, settings, only_failures, setup)
     }))
 }
@@ -416,8 +413,8 @@ where
     F: FnMut() -> Flow<I, O, M, P> + Clone + Send + Sync + 'static,
 {
     Flow::from_stage(stage("restart", FlowShape::new(), move |FlowPorts { inlet, outlet }, setup| {
-        let run: Run<I, O> = Box::new(move |source, places, waker| match source {
-            Some(source) => SubInlet::run(source.via(factory()), places, waker).map(Some),
+        let run: Run<I, O> = Box::new(move |source, substreams| match source {
+            Some(source) => substreams.run(source.via(factory())).map(Some),
             None => Ok(None),
         });
         RestartLogic::new((Some(inlet), Some(outlet)), run, settings, only_failures, setup)
@@ -469,7 +466,7 @@ impl RestartSink {
         F: FnMut() -> Sink<T, M> + Clone + Send + Sync + 'static,
     {
         Sink::from_stage(stage("restart", SinkShape::new(), move |inlet, setup| {
-            let run: Run<T, ()> = Box::new(move |source, _, _| {
+            let run: Run<T, ()> = Box::new(move |source, _| {
                 let Some(source) = source else { return Ok(None) };
                 run_here(source.to(factory())).map(|()| None)
             });

@@ -3,9 +3,8 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::marker::PhantomData;
-use std::task::Waker;
 
-use super::substream::{SubOutlet, places};
+use super::substream::{SubOutlet, Substreams};
 use crate::stream::attributes::SubstreamCancelStrategy;
 use crate::stream::dsl::Source;
 use crate::stream::error::{Cancellation, StreamError};
@@ -32,8 +31,7 @@ impl<T> PrefixAndTail<T> {
 /// The running stage of [`PrefixAndTail`].
 pub struct PrefixAndTailLogic<T> {
     ports: FlowPorts<T, (Vec<T>, Source<T>)>,
-    waker: Waker,
-    places: usize,
+    substreams: Substreams,
     wanted: usize,
     prefix: Vec<T>,
     tail: Option<SubOutlet<T>>,
@@ -50,15 +48,14 @@ impl<T: Send + 'static> Blueprint for PrefixAndTail<T> {
 
     fn logic(self, ports: FlowPorts<T, (Vec<T>, Source<T>)>, setup: &Setup<'_>) -> Self::Logic {
         let PrefixAndTail { wanted, .. } = self;
-        let (waker, places) = (setup.waker(), places(setup.attributes()));
-        PrefixAndTailLogic { ports, waker, places, wanted, prefix: Vec::new(), tail: None }
+        PrefixAndTailLogic { ports, substreams: Substreams::new(setup), wanted, prefix: Vec::new(), tail: None }
     }
 }
 
 impl<T: Send + 'static> PrefixAndTailLogic<T> {
     /// Gives what was gathered and goes on with the rest, of which there is none if upstream has ended.
     fn give(&mut self, context: &mut Context, has_ended: bool) {
-        let (mut tail, source) = SubOutlet::new(self.places, self.waker.clone());
+        let (mut tail, source) = self.substreams.begin();
         if has_ended {
             tail.complete();
         }
@@ -162,8 +159,7 @@ impl<T, K, F: FnMut(&T) -> K> GroupBy<T, K, F> {
 /// The running stage of [`GroupBy`].
 pub struct GroupByLogic<T, K, F> {
     ports: FlowPorts<T, (K, Source<T>)>,
-    waker: Waker,
-    places: usize,
+    substreams: Substreams,
     max: usize,
     key: F,
     open: HashMap<K, SubOutlet<T>>,
@@ -189,8 +185,7 @@ where
         let GroupBy { max, key, .. } = self;
         GroupByLogic {
             ports,
-            waker: setup.waker(),
-            places: places(setup.attributes()),
+            substreams: Substreams::new(setup),
             max,
             key,
             open: HashMap::new(),
@@ -240,7 +235,7 @@ impl<T: Send + 'static, K: Hash + Eq + Clone + Send + 'static, F: FnMut(&T) -> K
         if !self.ports.outlet.is_available(context) {
             return Some((key, element));
         }
-        let (mut substream, source) = SubOutlet::new(self.places, self.waker.clone());
+        let (mut substream, source) = self.substreams.begin();
         substream.push(element);
         self.open.insert(key.clone(), substream);
         self.ports.outlet.push(context, (key, source));
@@ -337,8 +332,7 @@ impl<T, F: FnMut(&T) -> bool> Split<T, F> {
 /// The running stage of [`Split`].
 pub struct SplitLogic<T, F> {
     ports: FlowPorts<T, Source<T>>,
-    waker: Waker,
-    places: usize,
+    substreams: Substreams,
     cut: Cut,
     predicate: F,
     propagates: bool,
@@ -364,8 +358,7 @@ impl<T: Send + 'static, F: FnMut(&T) -> bool + Clone + Send + Sync + 'static> Bl
         let strategy = setup.attributes().get::<SubstreamCancelStrategy>();
         SplitLogic {
             ports,
-            waker: setup.waker(),
-            places: places(setup.attributes()),
+            substreams: Substreams::new(setup),
             cut,
             predicate,
             propagates: strategy == Some(&SubstreamCancelStrategy::Propagate),
@@ -409,7 +402,7 @@ impl<T: Send + 'static, F: FnMut(&T) -> bool + 'static> SplitLogic<T, F> {
             if !self.ports.outlet.is_available(context) {
                 return Some((element, true));
             }
-            let (mut substream, source) = SubOutlet::new(self.places, self.waker.clone());
+            let (mut substream, source) = self.substreams.begin();
             substream.push(element);
             self.substream = Some((substream, true));
             self.ports.outlet.push(context, source);

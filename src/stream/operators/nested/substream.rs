@@ -8,7 +8,7 @@
 use std::sync::{Mutex, PoisonError};
 use std::task::Waker;
 
-use crate::stream::attributes::{Attributes, InputBuffer};
+use crate::stream::attributes::InputBuffer;
 use crate::stream::boundary::ring::{Consumer, End, Producer, ring};
 use crate::stream::dsl::{Fusable, NoHost, RunnableGraph, Sink, Source};
 use crate::stream::error::{AbruptTermination, Cancellation, StreamError};
@@ -22,9 +22,47 @@ use crate::stream::stage::{Logic, Setup, SinkShape, SourceShape};
 #[error("a substream cannot be materialized more than once; use a broadcast to read it twice")]
 pub struct SubstreamUsed;
 
-/// Places between a stage and its substreams: one, unless the attributes ask for more.
-pub(super) fn places(attributes: &Attributes) -> usize {
-    attributes.get::<InputBuffer>().map_or(1, InputBuffer::max)
+/// What a stage needs to have streams of its own.
+pub(super) struct Substreams {
+    /// Places between the stage and a stream: one, unless the attributes ask for more.
+    places: usize,
+    waker: Waker,
+}
+
+impl Substreams {
+    pub fn new(setup: &Setup<'_>) -> Substreams {
+        let places = setup.attributes().get::<InputBuffer>().map_or(1, InputBuffer::max);
+        Substreams { places, waker: setup.waker() }
+    }
+
+    /// Runs a source on this core, as an island of its own.
+    pub fn run<T, M, P>(&self, source: Source<T, M, P>) -> Result<SubInlet<T>, StreamError>
+    where
+        T: Send + 'static,
+        M: 'static,
+        P: Fusable<Out = T>,
+    {
+        self.run_mat(source).map(|(inlet, _)| inlet)
+    }
+
+    /// As [`Substreams::run`], with the materialized value of the source.
+    pub fn run_mat<T, M, P>(&self, source: Source<T, M, P>) -> Result<(SubInlet<T>, M), StreamError>
+    where
+        T: Send + 'static,
+        M: 'static,
+        P: Fusable<Out = T>,
+    {
+        let (producer, mut consumer) = ring(self.places);
+        consumer.attach(self.waker.clone());
+        let value = run_here(source.to(sink_of(producer)))?;
+        Ok((SubInlet { consumer }, value))
+    }
+
+    /// The beginning of a stream, and its source to give away.
+    pub fn begin<T: Send + 'static>(&self) -> (SubOutlet<T>, Source<T>) {
+        let (producer, consumer) = ring(self.places);
+        (SubOutlet::new(producer, self.waker.clone()), source_of(consumer))
+    }
 }
 
 /// Runs a graph on this core.
@@ -51,27 +89,6 @@ pub(super) enum Sub<T> {
 }
 
 impl<T: Send + 'static> SubInlet<T> {
-    /// Runs a source on this core, as an island of its own.
-    pub fn run<M: 'static, P: Fusable<Out = T>>(
-        source: Source<T, M, P>,
-        places: usize,
-        waker: Waker,
-    ) -> Result<SubInlet<T>, StreamError> {
-        SubInlet::run_mat(source, places, waker).map(|(inlet, _)| inlet)
-    }
-
-    /// As [`SubInlet::run`], with the materialized value of the source.
-    pub fn run_mat<M: 'static, P: Fusable<Out = T>>(
-        source: Source<T, M, P>,
-        places: usize,
-        waker: Waker,
-    ) -> Result<(SubInlet<T>, M), StreamError> {
-        let (producer, mut consumer) = ring(places);
-        consumer.attach(waker);
-        let value = run_here(source.to(sink_of(producer)))?;
-        Ok((SubInlet { consumer }, value))
-    }
-
     /// Gives downstream what there is, if it asks, and the end also if it does not.
     pub fn relay(&mut self, context: &mut Context, outlet: &Outlet<T>) {
         if outlet.is_closed(context) {
@@ -131,7 +148,7 @@ impl<T> Drop for SubInlet<T> {
 }
 
 /// Ends a stream in a ring.
-struct RingSink<T> {
+pub(in crate::stream::operators) struct RingSink<T> {
     inlet: Inlet<T>,
     /// None if it has run before.
     outlet: Option<SubOutlet<T>>,
@@ -141,11 +158,7 @@ fn sink_of<T: Send + 'static>(producer: Producer<T>) -> Sink<T> {
     let producer = Mutex::new(Some(producer));
     Sink::from_stage(stage_with("substream_sink", SinkShape::new(), move |_| {
         let producer = take(&producer);
-        let create = |inlet, setup: &Setup<'_>| RingSink {
-            inlet,
-            outlet: producer.map(|producer| SubOutlet::begin(producer, setup.waker())),
-        };
-        (create, ())
+        (|inlet, setup: &Setup<'_>| RingSink::new(inlet, producer, setup), ())
     }))
 }
 
@@ -155,6 +168,14 @@ fn take<T>(place: &Mutex<Option<T>>) -> Option<T> {
 }
 
 impl<T: Send + 'static> RingSink<T> {
+    pub(in crate::stream::operators) fn new(
+        inlet: Inlet<T>,
+        producer: Option<Producer<T>>,
+        setup: &Setup<'_>,
+    ) -> RingSink<T> {
+        RingSink { inlet, outlet: producer.map(|producer| SubOutlet::new(producer, setup.waker())) }
+    }
+
     fn advance(&mut self, context: &mut Context) {
         let Some(outlet) = &mut self.outlet else {
             context.fail_stage(StreamError::new(SubstreamUsed));
@@ -208,13 +229,7 @@ pub(super) struct SubOutlet<T> {
 }
 
 impl<T: Send + 'static> SubOutlet<T> {
-    /// The outlet, and the source to give away.
-    pub fn new(places: usize, waker: Waker) -> (SubOutlet<T>, Source<T>) {
-        let (producer, consumer) = ring(places);
-        (SubOutlet::begin(producer, waker), source_of(consumer))
-    }
-
-    fn begin(mut producer: Producer<T>, waker: Waker) -> SubOutlet<T> {
+    fn new(mut producer: Producer<T>, waker: Waker) -> SubOutlet<T> {
         producer.attach(waker);
         SubOutlet { producer }
     }
