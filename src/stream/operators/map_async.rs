@@ -326,18 +326,13 @@ where
     }
 }
 
-/// What an operator is told.
-struct Plan<F, Fut: Future, U> {
+fn append<S, U, Fut, F, L>(
+    flow: S,
     name: &'static str,
     parallelism: usize,
     function: F,
     outcome: fn(Fut::Output) -> Result<U, StreamError>,
     is_ordered: bool,
-}
-
-fn append<S, U, Fut, F, L>(
-    flow: S,
-    plan: Plan<F, Fut, U>,
     lanes: impl FnOnce() -> L + Clone + Send + Sync + 'static,
 ) -> Plain<S, U>
 where
@@ -347,7 +342,6 @@ where
     F: FnMut(S::Out) -> Fut + Clone + Send + Sync + 'static,
     L: Lanes<S::Out>,
 {
-    let Plan { name, parallelism, function, outcome, is_ordered } = plan;
     flow.via_stage(stage(name, FlowShape::new(), move |FlowPorts { inlet, outlet }, setup| {
         let parallelism = parallelism.min(PARALLELISM_MAX);
         MapAsyncLogic {
@@ -392,8 +386,7 @@ pub trait MapAsyncOps: FlowOps {
         Fut: Future<Output = U> + 'static,
         F: FnMut(Self::Out) -> Fut + Clone + Send + Sync + 'static,
     {
-        let plan = Plan { name: "map_async", parallelism, function, outcome: Ok, is_ordered: true };
-        append(self, plan, || Free)
+        append(self, "map_async", parallelism, function, Ok, true, || Free)
     }
 
     /// As [`MapAsyncOps::map_async`]; an `Err` fails the stream at once, or is what the supervision decider says.
@@ -402,8 +395,7 @@ pub trait MapAsyncOps: FlowOps {
         Fut: Future<Output = Fallible<U>> + 'static,
         F: FnMut(Self::Out) -> Fut + Clone + Send + Sync + 'static,
     {
-        let plan = Plan { name: "map_async", parallelism, function, outcome: std::convert::identity, is_ordered: true };
-        append(self, plan, || Free)
+        append(self, "map_async", parallelism, function, std::convert::identity, true, || Free)
     }
 
     /// As [`MapAsyncOps::map_async`], in the order in which the futures are done.
@@ -412,8 +404,7 @@ pub trait MapAsyncOps: FlowOps {
         Fut: Future<Output = U> + 'static,
         F: FnMut(Self::Out) -> Fut + Clone + Send + Sync + 'static,
     {
-        let plan = Plan { name: "map_async_unordered", parallelism, function, outcome: Ok, is_ordered: false };
-        append(self, plan, || Free)
+        append(self, "map_async_unordered", parallelism, function, Ok, false, || Free)
     }
 
     /// As [`MapAsyncOps::map_async_unordered`] with failures as in [`MapAsyncOps::try_map_async`].
@@ -422,14 +413,7 @@ pub trait MapAsyncOps: FlowOps {
         Fut: Future<Output = Fallible<U>> + 'static,
         F: FnMut(Self::Out) -> Fut + Clone + Send + Sync + 'static,
     {
-        let plan = Plan {
-            name: "map_async_unordered",
-            parallelism,
-            function,
-            outcome: std::convert::identity,
-            is_ordered: false,
-        };
-        append(self, plan, || Free)
+        append(self, "map_async_unordered", parallelism, function, std::convert::identity, false, || Free)
     }
 
     /// As [`MapAsyncOps::map_async`], with one future of each key at a time. Elements that wait for their key count as
@@ -442,8 +426,7 @@ pub trait MapAsyncOps: FlowOps {
         Fut: Future<Output = U> + 'static,
         F: FnMut(Self::Out) -> Fut + Clone + Send + Sync + 'static,
     {
-        let plan = Plan { name: "map_async_partitioned", parallelism, function, outcome: Ok, is_ordered: true };
-        append(self, plan, || ByKey::new(key))
+        append(self, "map_async_partitioned", parallelism, function, Ok, true, || ByKey::new(key))
     }
 
     /// As [`MapAsyncOps::map_async_partitioned`] with failures as in [`MapAsyncOps::try_map_async`].
@@ -455,14 +438,7 @@ pub trait MapAsyncOps: FlowOps {
         Fut: Future<Output = Fallible<U>> + 'static,
         F: FnMut(Self::Out) -> Fut + Clone + Send + Sync + 'static,
     {
-        let plan = Plan {
-            name: "map_async_partitioned",
-            parallelism,
-            function,
-            outcome: std::convert::identity,
-            is_ordered: true,
-        };
-        append(self, plan, || ByKey::new(key))
+        append(self, "map_async_partitioned", parallelism, function, std::convert::identity, true, || ByKey::new(key))
     }
 
     /// As [`MapAsyncOps::map_async_partitioned`], in the order in which the futures are done.
@@ -474,9 +450,7 @@ pub trait MapAsyncOps: FlowOps {
         Fut: Future<Output = U> + 'static,
         F: FnMut(Self::Out) -> Fut + Clone + Send + Sync + 'static,
     {
-        let plan =
-            Plan { name: "map_async_partitioned_unordered", parallelism, function, outcome: Ok, is_ordered: false };
-        append(self, plan, || ByKey::new(key))
+        append(self, "map_async_partitioned_unordered", parallelism, function, Ok, false, || ByKey::new(key))
     }
 }
 

@@ -18,14 +18,12 @@ pub(super) enum Ending<T> {
 }
 
 /// What a stage that passes elements on does beside.
-pub(super) trait Watch: 'static {
-    type Element: 'static;
-
+pub(super) trait Watch<T>: 'static {
     fn start(&mut self, context: &mut Context) {
         let _ = context;
     }
 
-    fn element(&mut self, context: &mut Context, element: &Self::Element) {
+    fn element(&mut self, context: &mut Context, element: &T) {
         let _ = (context, element);
     }
 
@@ -36,7 +34,7 @@ pub(super) trait Watch: 'static {
         let _ = context;
     }
 
-    fn failed(&mut self, context: &mut Context, error: StreamError) -> Ending<Self::Element> {
+    fn failed(&mut self, context: &mut Context, error: StreamError) -> Ending<T> {
         let _ = context;
         Ending::Fail(error)
     }
@@ -57,19 +55,19 @@ pub(super) trait Watch: 'static {
 }
 
 /// The running stage.
-pub(super) struct Passing<W: Watch> {
-    inlet: Inlet<W::Element>,
-    outlet: Outlet<W::Element>,
+pub(super) struct Passing<T, W> {
+    inlet: Inlet<T>,
+    outlet: Outlet<T>,
     watch: W,
 }
 
-impl<W: Watch> Passing<W> {
-    pub(super) fn new(ports: FlowPorts<W::Element, W::Element>, watch: W) -> Self {
+impl<T, W> Passing<T, W> {
+    pub(super) fn new(ports: FlowPorts<T, T>, watch: W) -> Self {
         Passing { inlet: ports.inlet, outlet: ports.outlet, watch }
     }
 }
 
-impl<W: Watch> Logic for Passing<W> {
+impl<T: 'static, W: Watch<T>> Logic for Passing<T, W> {
     fn pre_start(&mut self, context: &mut Context) {
         self.watch.start(context);
     }
@@ -122,7 +120,7 @@ impl<W: Watch> Logic for Passing<W> {
 }
 
 /// Appends a stage that passes elements on. `create` is called once for each materialization.
-pub(super) fn pass<S: FlowOps, W: Watch<Element = S::Out>>(
+pub(super) fn pass<S: FlowOps, W: Watch<S::Out>>(
     flow: S,
     name: &'static str,
     create: impl FnOnce() -> W + Clone + Send + Sync + 'static,

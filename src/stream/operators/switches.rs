@@ -5,7 +5,6 @@
 //! while it is said, sees it, because it registers before it looks; a stage that has stopped leaves nothing in a switch.
 
 use std::collections::BTreeMap;
-use std::marker::PhantomData;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
@@ -209,20 +208,17 @@ impl KillSwitches {
 }
 
 /// Passes elements on until a switch is used.
-struct Killed<T> {
+struct Killed {
     registered: Registered,
-    element: PhantomData<fn(T)>,
 }
 
-impl<T> Killed<T> {
+impl Killed {
     fn by(switch: &Switch, setup: &Setup<'_>) -> Self {
-        Killed { registered: switch.register(setup.waker()), element: PhantomData }
+        Killed { registered: switch.register(setup.waker()) }
     }
 }
 
-impl<T: 'static> Watch for Killed<T> {
-    type Element = T;
-
+impl<T: 'static> Watch<T> for Killed {
     fn start(&mut self, context: &mut Context) {
         self.registered.obey(context);
     }
@@ -272,14 +268,11 @@ impl<A: 'static, B: 'static> Logic for Both<A, B> {
     }
 }
 
-struct WatchTermination<T> {
+struct WatchTermination {
     promise: Promise<()>,
-    element: PhantomData<fn(T)>,
 }
 
-impl<T: 'static> Watch for WatchTermination<T> {
-    type Element = T;
-
+impl<T: 'static> Watch<T> for WatchTermination {
     fn finished(&mut self, _: &mut Context) {
         self.promise.succeed(());
     }
@@ -330,9 +323,7 @@ struct Monitor<T> {
     last: Option<T>,
 }
 
-impl<T: Clone + 'static> Watch for Monitor<T> {
-    type Element = T;
-
+impl<T: Clone + 'static> Watch<T> for Monitor<T> {
     #[inline]
     fn element(&mut self, context: &mut Context, element: &T) {
         if self.last.replace(element.clone()).is_none() {
@@ -375,8 +366,7 @@ pub trait TerminationOps: FlowOps {
     ) -> Self::With<Self::Out, M, Identity<Self::Out>> {
         let stage = stage_with("watch_termination", FlowShape::new(), |_| {
             let (promise, end) = completion();
-            let create =
-                move |ports, _: &Setup<'_>| Passing::new(ports, WatchTermination { promise, element: PhantomData });
+            let create = move |ports, _: &Setup<'_>| Passing::new(ports, WatchTermination { promise });
             (create, end)
         });
         self.via_stage_mat(stage, combine)

@@ -1,6 +1,5 @@
 //! Operators that fail a stream that is too slow. All times begin when the stage starts.
 
-use std::marker::PhantomData;
 use std::time::Duration;
 
 use super::passing::{Watch, pass};
@@ -49,17 +48,16 @@ fn look_interval(timeout: Duration) -> Duration {
     }
 }
 
-struct Timeout<T> {
+struct Timeout {
     kind: StreamTimeout,
     deadline: Nanos,
     /// The first element has come.
     has_begun: bool,
     /// Downstream has asked for what has not come.
     is_asked: bool,
-    element: PhantomData<fn(T)>,
 }
 
-impl<T> Timeout<T> {
+impl Timeout {
     fn timeout(&self) -> Duration {
         match self.kind {
             StreamTimeout::Initial(timeout)
@@ -70,9 +68,7 @@ impl<T> Timeout<T> {
     }
 }
 
-impl<T: 'static> Watch for Timeout<T> {
-    type Element = T;
-
+impl<T: 'static> Watch<T> for Timeout {
     fn start(&mut self, context: &mut Context) {
         let timeout = self.timeout();
         self.deadline = context.now() + timeout;
@@ -161,13 +157,7 @@ impl<A: 'static, B: 'static> BidiFlow<A, A, B, B> {
 }
 
 fn with_timeout<S: FlowOps>(flow: S, name: &'static str, kind: StreamTimeout) -> Plain<S, S::Out> {
-    pass(flow, name, move || Timeout {
-        kind,
-        deadline: Nanos::ZERO,
-        has_begun: false,
-        is_asked: false,
-        element: PhantomData,
-    })
+    pass(flow, name, move || Timeout { kind, deadline: Nanos::ZERO, has_begun: false, is_asked: false })
 }
 
 /// Operators that fail a stream that is too slow, with [`StreamTimeout`]. Otherwise they pass elements on.

@@ -4,32 +4,25 @@
 //! They emit when upstream does, back-pressure when downstream does, complete when upstream completes and cancel when
 //! downstream cancels, except where the text says something else.
 
-use std::marker::PhantomData;
-
 use super::passing::{Ending, Watch, pass};
 use crate::stream::attributes::LogLevels;
 use crate::stream::dsl::{FlowOps, Plain};
 use crate::stream::error::{Cancellation, StreamError};
 use crate::stream::interpreter::Context;
 
-struct OnFailure<T, F>(F, PhantomData<fn(T)>);
+struct OnFailure<F>(F);
 
-impl<T: 'static, F: FnMut(StreamError) -> Ending<T> + 'static> Watch for OnFailure<T, F> {
-    type Element = T;
-
+impl<T: 'static, F: FnMut(StreamError) -> Ending<T> + 'static> Watch<T> for OnFailure<F> {
     fn failed(&mut self, _: &mut Context, error: StreamError) -> Ending<T> {
         (self.0)(error)
     }
 }
 
-struct OnFirst<T, F> {
+struct OnFirst<F> {
     function: Option<F>,
-    element: PhantomData<fn(T)>,
 }
 
-impl<T: 'static, F: FnOnce(&T) + 'static> Watch for OnFirst<T, F> {
-    type Element = T;
-
+impl<T: 'static, F: FnOnce(&T) + 'static> Watch<T> for OnFirst<F> {
     #[inline]
     fn element(&mut self, _: &mut Context, element: &T) {
         if let Some(function) = self.function.take() {
@@ -38,14 +31,11 @@ impl<T: 'static, F: FnOnce(&T) + 'static> Watch for OnFirst<T, F> {
     }
 }
 
-struct OnCancel<T, F> {
+struct OnCancel<F> {
     function: Option<F>,
-    element: PhantomData<fn(T)>,
 }
 
-impl<T: 'static, F: FnOnce(&Cancellation) + 'static> Watch for OnCancel<T, F> {
-    type Element = T;
-
+impl<T: 'static, F: FnOnce(&Cancellation) + 'static> Watch<T> for OnCancel<F> {
     fn cancelled(&mut self, _: &mut Context, cause: &Cancellation) {
         if let Some(function) = self.function.take() {
             function(cause);
@@ -53,10 +43,9 @@ impl<T: 'static, F: FnOnce(&Cancellation) + 'static> Watch for OnCancel<T, F> {
     }
 }
 
-struct Log<T, F> {
+struct Log<F> {
     name: &'static str,
     text: F,
-    element: PhantomData<fn(T)>,
 }
 
 /// The levels of `log` if no attribute says others.
@@ -83,11 +72,9 @@ macro_rules! log_at {
     };
 }
 
-impl<T: 'static, F: FnMut(&T) -> String + 'static> Watch for Log<T, F> {
-    type Element = T;
-
+impl<T: 'static, F: FnMut(&T) -> String + 'static> Watch<T> for Log<F> {
     fn element(&mut self, context: &mut Context, element: &T) {
-        let Log { name, text, .. } = self;
+        let Log { name, text } = self;
         log_at!(levels(context).on_element, name, element = text(element), "element");
     }
 
@@ -115,7 +102,7 @@ pub trait WatchingOps: FlowOps {
     where
         F: FnMut(StreamError) -> StreamError + Clone + Send + Sync + 'static,
     {
-        pass(self, "map_error", move || OnFailure(move |error| Ending::Fail(function(error)), PhantomData))
+        pass(self, "map_error", move || OnFailure(move |error| Ending::Fail(function(error))))
     }
 
     /// Emits what the function makes of a failure of upstream as the last element, and completes; fails if it makes
@@ -128,7 +115,7 @@ pub trait WatchingOps: FlowOps {
             Some(element) => Ending::Last(element),
             None => Ending::Fail(error),
         };
-        pass(self, "recover", move || OnFailure(recover, PhantomData))
+        pass(self, "recover", move || OnFailure(recover))
     }
 
     /// Completes when upstream fails.
@@ -142,7 +129,7 @@ pub trait WatchingOps: FlowOps {
         F: FnMut(&StreamError) -> bool + Clone + Send + Sync + 'static,
     {
         let complete = move |error| if predicate(&error) { Ending::Complete } else { Ending::Fail(error) };
-        pass(self, "on_error_complete", move || OnFailure(complete, PhantomData))
+        pass(self, "on_error_complete", move || OnFailure(complete))
     }
 
     /// Calls the function with the first element.
@@ -150,7 +137,7 @@ pub trait WatchingOps: FlowOps {
     where
         F: FnOnce(&Self::Out) + Clone + Send + Sync + 'static,
     {
-        pass(self, "do_on_first", move || OnFirst { function: Some(function), element: PhantomData })
+        pass(self, "do_on_first", move || OnFirst { function: Some(function) })
     }
 
     /// Calls the function if downstream cancels, with the reason.
@@ -158,7 +145,7 @@ pub trait WatchingOps: FlowOps {
     where
         F: FnOnce(&Cancellation) + Clone + Send + Sync + 'static,
     {
-        pass(self, "do_on_cancel", move || OnCancel { function: Some(function), element: PhantomData })
+        pass(self, "do_on_cancel", move || OnCancel { function: Some(function) })
     }
 
     /// Logs elements, completion and cancellation at level debug, and failures as errors; the attribute [`LogLevels`]
@@ -175,7 +162,7 @@ pub trait WatchingOps: FlowOps {
     where
         F: FnMut(&Self::Out) -> String + Clone + Send + Sync + 'static,
     {
-        pass(self, "log", move || Log { name, text, element: PhantomData })
+        pass(self, "log", move || Log { name, text })
     }
 }
 

@@ -3,7 +3,6 @@
 //!
 //! All times begin when the stage starts. The time is that of the core, read at the beginning of each turn.
 
-use std::marker::PhantomData;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
@@ -21,14 +20,11 @@ use crate::stream::stage::{FlowPorts, FlowShape, Logic, Setup, SourceShape};
 
 const TIMER: TimerKey = TimerKey(0);
 
-struct TakeWithin<T> {
+struct TakeWithin {
     window: Duration,
-    element: PhantomData<fn(T)>,
 }
 
-impl<T: 'static> Watch for TakeWithin<T> {
-    type Element = T;
-
+impl<T: 'static> Watch<T> for TakeWithin {
     fn start(&mut self, context: &mut Context) {
         context.schedule_once(TIMER, self.window);
     }
@@ -225,7 +221,7 @@ impl<T: 'static, C: FnMut(&T) -> u64 + 'static> Logic for GroupedWithin<T, C> {
 pub trait WithinOps: FlowOps {
     /// Passes elements on for so long and then completes.
     fn take_within(self, window: Duration) -> Plain<Self, Self::Out> {
-        pass(self, "take_within", move || TakeWithin { window, element: PhantomData })
+        pass(self, "take_within", move || TakeWithin { window })
     }
 
     /// Drops what comes within this time, and passes on what comes later.
