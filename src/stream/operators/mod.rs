@@ -1,7 +1,7 @@
 //! The operators: stages, and the extension traits that put them into the DSL.
 //!
 //! One file for each family. An operator that is a function of single elements is a [`Fusable`](super::dsl::Fusable);
-//! everything else is a [`GraphStage`](super::stage::GraphStage). `prelude` has all traits.
+//! everything else is a [`GraphStage`](super::stage::GraphStage), made as `stage::made` says. `prelude` has all traits.
 
 pub mod accumulating;
 pub mod buffers;
