@@ -116,6 +116,12 @@ pub struct Common {
     /// Writes the result as one JSON object
     #[arg(long, global = true, value_name = "FILE", help_heading = "Measurement")]
     pub json: Option<PathBuf>,
+    /// Writes the latencies as HdrHistogram text; of several scenarios into a folder
+    #[arg(long, global = true, value_name = "FILE|DIR", help_heading = "Measurement")]
+    pub hgrm: Option<PathBuf>,
+    /// Writes a page with charts: one file, no scripts, nothing to load
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Measurement")]
+    pub html: Option<PathBuf>,
     /// Processor of the pod's core, and of everything local
     #[arg(long, global = true, default_value_t = 0, value_name = "N", help_heading = "Placement")]
     pub pod_cpu: usize,

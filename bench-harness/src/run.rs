@@ -2,7 +2,6 @@
 
 use core::cell::RefCell;
 use core::time::Duration;
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
@@ -12,7 +11,7 @@ use crate::cluster;
 use crate::drive::{self, Subject};
 use crate::floors::{Floor, bare_ring, entity_start};
 use crate::measure::{RoundLength, check_processor};
-use crate::report::{FloorTable, Machine, ProgressLine, Report, ReportFile, time};
+use crate::report::{Files, FloorTable, Machine, ProgressLine, Report, ReportFile, time};
 use crate::rounds::{self, Progress, Round};
 use crate::scenario::{Operation, Place, Scenario, Setting};
 
@@ -61,16 +60,18 @@ fn execute(Arguments { command, common }: Arguments) -> anyhow::Result<bool> {
 }
 
 fn measure_cluster(arguments: &ClusterArguments, common: &Common) -> anyhow::Result<()> {
+    let files = Files::of(common);
+    files.prepare(true)?;
     let report = cluster::run(arguments)?;
     println!("{}\n", report.machine.line());
     print!("{}", report.table());
-    if let Some(path) = &common.json {
-        write_json(path, &report)?;
-    }
+    files.write(&report, &report.distributions(), || report.page())?;
     if report.targets_met { Ok(()) } else { bail!("a target was missed; see the table") }
 }
 
 fn measure(scenarios: &[Scenario], setting: &Setting, common: &Common) -> anyhow::Result<bool> {
+    let files = Files::of(common);
+    files.prepare(true)?;
     check_processor(setting.pod_cpu, "--pod-cpu")?;
     if scenarios.iter().any(|scenario| scenario.place != Place::Local) {
         check_processor(setting.client_cpu, "--client-cpu")?;
@@ -84,8 +85,8 @@ fn measure(scenarios: &[Scenario], setting: &Setting, common: &Common) -> anyhow
     println!("{}\n", Machine::read().line());
     print!("{}", Report::table(&reports));
     let refused = reports.iter().any(|report| report.refused.is_some());
-    if let (Some(path), Some(file)) = (&common.json, ReportFile::new(reports)) {
-        write_json(path, &file)?;
+    if let Some(report) = ReportFile::new(reports) {
+        files.write(&report, &report.distributions(), || report.page())?;
     }
     Ok(refused)
 }
@@ -129,6 +130,8 @@ fn progress_text(name: &str, at: Progress, last: Option<&Round>) -> String {
 
 /// Only the floors, in alternating rounds.
 fn floors(chosen: &FloorArguments, common: &Common) -> anyhow::Result<()> {
+    let files = Files::of(common);
+    files.prepare(true)?;
     let mut setting = common.setting(&[]);
     setting.duration = common.duration.unwrap_or(FLOOR_DURATION_MAX);
     let floors = chosen.floors(common);
@@ -160,16 +163,7 @@ fn floors(chosen: &FloorArguments, common: &Common) -> anyhow::Result<()> {
     line.clear();
     println!("{}\n", table.machine.line());
     print!("{}", table.text());
-    if let Some(path) = &common.json {
-        write_json(path, &table)?;
-    }
-    Ok(())
-}
-
-fn write_json(path: &Path, value: &impl serde::Serialize) -> anyhow::Result<()> {
-    let mut text = serde_json::to_string_pretty(value)?;
-    text.push('\n');
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    files.write(&table, &table.distributions(), || table.page())
 }
 
 #[cfg(test)]
