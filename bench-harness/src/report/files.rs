@@ -64,6 +64,17 @@ impl Files {
         }
     }
 
+    /// Writes the JSON object if it is wanted.
+    ///
+    /// # Errors
+    /// If it cannot be written.
+    pub fn write_json(&self, json: &impl Serialize) -> anyhow::Result<()> {
+        match &self.json {
+            Some(path) => write(path, &(serde_json::to_string_pretty(json)? + "\n")),
+            None => Ok(()),
+        }
+    }
+
     /// Writes those that are wanted.
     ///
     /// # Errors
@@ -74,9 +85,7 @@ impl Files {
         distributions: &[Distribution<'_>],
         page: impl FnOnce() -> Page,
     ) -> anyhow::Result<()> {
-        if let Some(path) = &self.json {
-            write(path, &(serde_json::to_string_pretty(json)? + "\n"))?;
-        }
+        self.write_json(json)?;
         if let Some(path) = &self.hgrm {
             write_distributions(path, distributions)?;
         }

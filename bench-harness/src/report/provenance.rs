@@ -1,6 +1,7 @@
 //! Where a file comes from: the head of each JSON object that the harness writes, and of each page. `compare` reads it
 //! back before it looks at anything else.
 
+use core::fmt;
 use core::time::Duration;
 use std::time::SystemTime;
 
@@ -24,8 +25,19 @@ pub enum ReportKind {
     Cluster,
 }
 
+impl fmt::Display for ReportKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Scenarios => "scenarios",
+            Self::Floors => "floors",
+            Self::Streams => "the stream engine",
+            Self::Cluster => "a cluster",
+        })
+    }
+}
+
 /// Where a file comes from.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provenance {
     /// [`SCHEMA_VERSION`].
     pub schema_version: u64,

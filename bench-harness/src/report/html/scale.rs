@@ -116,7 +116,9 @@ mod tests {
 
     #[test]
     fn nonsense_still_gives_a_finite_scale() {
-        for (least, most) in [(0.0, 0.0), (f64::NAN, f64::INFINITY), (-1.0, -2.0), (5.0, 5.0), (1e-300, 1e300), (0.0, f64::MAX)] {
+        for (least, most) in
+            [(0.0, 0.0), (f64::NAN, f64::INFINITY), (-1.0, -2.0), (5.0, 5.0), (1e-300, 1e300), (0.0, f64::MAX)]
+        {
             for scale in [Scale::logarithmic(least, most, 0.0, 100.0), Scale::linear(most, 0.0, 100.0)] {
                 for value in [0.0, -1.0, f64::NAN, f64::INFINITY, 1.0] {
                     let place = scale.at(value);
