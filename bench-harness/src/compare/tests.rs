@@ -203,7 +203,7 @@ fn all_scenarios_of_both_files_have_a_row() {
     assert_eq!(verdicts[1], ("ask-remote-1", "WORSE: p99".to_owned()));
     assert_eq!(verdicts[9], ("start-local-1", "not comparable: only in B".to_owned()));
     let table = comparison.table();
-    assert!(table.contains("+150.0 % ±") && table.contains("test.json") && table.contains("noise band"), "{table}");
+    assert!(table.contains("+149.9 % ±") && table.contains("test.json") && table.contains("noise band"), "{table}");
 }
 
 #[test]

@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(lines[2], "     100.000 0.000000000000          4           1.00");
         let last = lines.iter().position(|line| line.starts_with("#[Mean")).unwrap() - 1;
         assert_eq!(lines[last], "    1000.000 1.000000000000          5");
-        assert_eq!(lines[last + 1], "#[Mean    =      280.100, StdDeviation   =      359.950]");
+        assert_eq!(lines[last + 1], "#[Mean    =      280.000, StdDeviation   =      360.000]");
         assert_eq!(lines[last + 2], "#[Max     =     1000.000, Total count    =            5]");
         assert!(lines[last + 3].starts_with("#[Buckets = "), "{text}");
         assert_eq!(lines[last + 4], "# a b");
