@@ -94,7 +94,7 @@ impl Files {
 }
 
 fn write_distributions(path: &Path, distributions: &[Distribution<'_>]) -> anyhow::Result<()> {
-    let is_folder = distributions.len() > 1 || path.is_dir();
+    let is_folder = distributions.len() > 1 || path.is_dir() || names_folder(path);
     if is_folder {
         std::fs::create_dir_all(path)
             .with_context(|| format!("--hgrm {}: several distributions need a folder", path.display()))?;
@@ -111,6 +111,11 @@ fn write_distributions(path: &Path, distributions: &[Distribution<'_>]) -> anyho
         }
     }
     Ok(())
+}
+
+/// Whether a path ends with a slash.
+fn names_folder(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().ends_with(b"/")
 }
 
 /// A name without what a shell or a file system takes amiss.
@@ -185,6 +190,9 @@ mod tests {
         let expected =
             ["ask-local-1.floor.hgrm", "ask-local-1.hgrm", "bare-ring-100-40-b.floor.hgrm", "bare-ring-100-40-b.hgrm"];
         assert_eq!(names(&folder.join("out")), expected);
+        // A slash at the end makes a folder of a single one, too.
+        write_distributions(&folder.join("slash/"), &all[..1]).unwrap();
+        assert_eq!(names(&folder.join("slash")), expected[..2]);
         std::fs::write(folder.join("file"), "").unwrap();
         let error = format!("{:#}", write_distributions(&folder.join("file"), &all).unwrap_err());
         assert!(error.contains("need a folder"), "{error}");
