@@ -211,8 +211,11 @@ pub struct FloorArguments {
     #[arg(value_enum, default_value_t = FloorName::All)]
     pub floor: FloorName,
     /// Messages in flight
-    #[arg(long, value_parser = count, default_value = "64")]
+    #[arg(long, value_parser = count, default_value = "64", conflicts_with = "rate")]
     pub outstanding: u32,
+    /// Open loop on the bare ring: messages per second; takes k and M
+    #[arg(long, value_name = "R", value_parser = rate)]
+    pub rate: Option<f64>,
     /// Entities [default: 1000; starts: 1M]
     #[arg(long, value_parser = count)]
     pub entities: Option<u32>,
@@ -395,6 +398,7 @@ impl FloorArguments {
             request_bytes: self.request_bytes as usize,
             reply_bytes: self.reply_bytes as usize,
             outstanding,
+            rate_per_second: self.rate,
             server_cpu: common.pod_cpu,
             client_cpu: common.client_cpu,
             spin: common.spin,

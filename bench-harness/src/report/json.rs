@@ -10,7 +10,7 @@ use super::targets::floor_ratio_max;
 use crate::floors::Floor;
 use crate::measure::{Latencies, Percentiles, Sample, Usage};
 use crate::rounds::{Round, median};
-use crate::scenario::{Place, Scenario, Setting};
+use crate::scenario::{Pace, Place, Scenario, Setting};
 use crate::schedule::{Refused, Tally};
 
 /// What `--json` writes: the headline scenario, and the others of the same run.
@@ -126,9 +126,23 @@ pub struct RoundReport {
 }
 
 /// Which figure is compared with the floor's. Over a network with one message at a time the median latency is what a
-/// user feels; everywhere else the time of an operation, which is free of the clock's own cost.
+/// user feels, in an open loop what the slowest hundredth feels; everywhere else the time of an operation, which is free
+/// of the clock's own cost.
 fn ratio_basis(scenario: &Scenario) -> &'static str {
-    if scenario.place == Place::Remote && scenario.outstanding() == 1 { "latency_p50" } else { "ns_per_operation" }
+    match (scenario.place, scenario.pace) {
+        (Place::Remote, Pace::Open { .. }) => "latency_p99",
+        (Place::Remote, Pace::Closed { outstanding: 1 }) => "latency_p50",
+        _ => "ns_per_operation",
+    }
+}
+
+/// The latency that a basis names, with its short name; nothing if it is no latency.
+fn latency_of(basis: &str, latencies: &Percentiles) -> Option<(u64, &'static str)> {
+    match basis {
+        "latency_p50" => Some((latencies.p50, "p50")),
+        "latency_p99" => Some((latencies.p99, "p99")),
+        _ => None,
+    }
 }
 
 fn ratio(subject: f64, floor: f64) -> Option<f64> {
@@ -137,12 +151,11 @@ fn ratio(subject: f64, floor: f64) -> Option<f64> {
 
 fn round_ratio(basis: &str, round: &Round) -> Option<f64> {
     let floor = round.floor.as_ref()?;
-    if basis == "latency_p50" {
-        let p50 = |sample: &Sample| sample.latencies.percentiles().p50 as f64;
-        ratio(p50(&round.subject), p50(floor))
-    } else {
-        ratio(round.subject.ns_per_operation(), floor.ns_per_operation())
-    }
+    let figure = |sample: &Sample| {
+        latency_of(basis, &sample.latencies.percentiles())
+            .map_or_else(|| sample.ns_per_operation(), |(latency, _)| latency as f64)
+    };
+    ratio(figure(&round.subject), figure(floor))
 }
 
 /// Percentiles over rounds.
@@ -227,10 +240,9 @@ impl Report {
     pub(super) fn row(&self) -> Row {
         let Percentiles { p50, p90, p99, p99_9, max } = self.latency_ns;
         let floor = self.floor.as_ref().map_or("–".to_owned(), |floor| {
-            let figure = if floor.ratio_basis == "latency_p50" {
-                format!("{} p50", time(floor.latency_ns.p50 as f64))
-            } else {
-                time(floor.ns_per_operation)
+            let figure = match latency_of(floor.ratio_basis, &floor.latency_ns) {
+                Some((latency, name)) => format!("{} {name}", time(latency as f64)),
+                None => time(floor.ns_per_operation),
             };
             format!("{} {figure}", floor.floor.name())
         });

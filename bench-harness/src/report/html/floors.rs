@@ -30,7 +30,7 @@ fn section(floor: &FloorReport) -> Section {
         figure: "time of an operation",
         subject: floor.floor.name().to_owned(),
         floor: String::new(),
-        dots: floor.rounds.iter().map(|round| dot(round, false)).collect(),
+        dots: floor.rounds.iter().map(|round| dot(round, floor.ratio_basis)).collect(),
     };
     Section {
         name: floor.floor.title(),

@@ -1,6 +1,7 @@
 //! The page of scenarios.
 
 use super::{Bar, Curve, Dot, Page, Role, Section, Strip};
+use crate::measure::Percentiles;
 use crate::report::json::{Report, ReportFile, RoundReport};
 use crate::report::{quantity, time};
 use crate::scenario::{Setting, Spin};
@@ -71,23 +72,32 @@ fn section(report: &Report) -> Section {
     if let Some(floor) = &report.floor {
         curve.line(&floor_name, Role::Floor, &floor.latencies);
     }
-    let by_latency = report.floor.as_ref().is_some_and(|floor| floor.ratio_basis == "latency_p50");
+    let basis = report.floor.as_ref().map_or("ns_per_operation", |floor| floor.ratio_basis);
     let strip = Strip {
-        figure: if by_latency { "median latency" } else { "time of an operation" },
+        figure: match basis {
+            "latency_p50" => "median latency",
+            "latency_p99" => "99th percentile of the latency",
+            _ => "time of an operation",
+        },
         subject: "atoll".to_owned(),
         floor: floor_name,
-        dots: report.rounds.iter().map(|round| dot(round, by_latency)).collect(),
+        dots: report.rounds.iter().map(|round| dot(round, basis)).collect(),
     };
     let refused = report.refused.as_ref().map(ToString::to_string);
     Section { name: report.scenario.clone(), lead, refused, curve, strip }
 }
 
-pub(super) fn dot(round: &RoundReport, by_latency: bool) -> Dot {
+/// The figure that `basis` compares, of subject and floor.
+pub(super) fn dot(round: &RoundReport, basis: &str) -> Dot {
     let of_rate = |rate: f64| (rate > 0.0).then(|| 1e9 / rate);
-    let (subject_ns, floor_ns) = if by_latency {
-        (Some(round.latency_ns.p50 as f64), round.floor_latency_ns.map(|latency| latency.p50 as f64))
-    } else {
-        (of_rate(round.operations_per_second), round.floor_operations_per_second.and_then(of_rate))
+    let latencies = |part: fn(&Percentiles) -> u64| {
+        let of = |latency: &Percentiles| part(latency) as f64;
+        (Some(of(&round.latency_ns)), round.floor_latency_ns.as_ref().map(of))
+    };
+    let (subject_ns, floor_ns) = match basis {
+        "latency_p50" => latencies(|latency| latency.p50),
+        "latency_p99" => latencies(|latency| latency.p99),
+        _ => (of_rate(round.operations_per_second), round.floor_operations_per_second.and_then(of_rate)),
     };
     Dot { subject_ns, floor_ns, disturbed: round.disturbed, repeats: round.repeats }
 }
