@@ -21,11 +21,13 @@ Examples:
   atoll-bench start --local                       a million entities from cold
   atoll-bench cluster                             three pods under load: kills, clean stops, a pause
   atoll-bench floor all                           only the floors: what this machine can do
+  atoll-bench ask --html ask.html --hgrm ask.hgrm a page with charts, and the latencies for other plotters
+  atoll-bench compare before.json after.json      what changed, and what of that is more than noise
   atoll-bench flame ask-remote-64                 a flame graph, in flamegraphs/ask-remote-64/
 
 Every figure stands beside a floor: the same work written by hand, run in alternating rounds. A ratio above 1 always
 means slower than the floor. Exit codes: 0 measured, 1 failed, 2 wrong arguments, 3 refused because the harness itself
-was the bottleneck.";
+was the bottleneck, 4 worse (compare --fail-on-worse).";
 
 /// The load test of atoll: asks, tells and starts, each beside its floor.
 #[derive(Debug, Parser)]
@@ -65,6 +67,13 @@ pub enum Command {
                             atoll-bench cluster --kills 1 --stops 5 --rate 2k\n\nEverything runs on this machine, in \
                             processes that the run starts. The exit code is 1 if a target is missed.")]
     Cluster(ClusterArguments),
+    /// What changed between two files of `--json`, and what of that is more than noise
+    #[command(
+        after_help = "Examples:\n  atoll-bench compare before.json after.json\n  atoll-bench compare before.json \
+                            after.json --fail-on-worse --json change.json\n\nThe noise band comes from the rounds of \
+                            both files; five rounds of each are enough."
+    )]
+    Compare(CompareArguments),
     /// Records a canonical scenario or a floor with perf and renders its flame graph
     #[command(after_help = "Examples:\n  atoll-bench flame ask-remote-64\n  atoll-bench flame ask-local-1 --output \
                             graph\n  atoll-bench flame floor-mailbox-loop\n\nNeeds perf (Debian, Ubuntu: the \
@@ -116,6 +125,12 @@ pub struct Common {
     /// Writes the result as one JSON object
     #[arg(long, global = true, value_name = "FILE", help_heading = "Measurement")]
     pub json: Option<PathBuf>,
+    /// Writes the latencies as HdrHistogram text; of several scenarios into a folder
+    #[arg(long, global = true, value_name = "FILE|DIR", help_heading = "Measurement")]
+    pub hgrm: Option<PathBuf>,
+    /// Writes a page with charts: one file, no scripts, nothing to load
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Measurement")]
+    pub html: Option<PathBuf>,
     /// Processor of the pod's core, and of everything local
     #[arg(long, global = true, default_value_t = 0, value_name = "N", help_heading = "Placement")]
     pub pod_cpu: usize,
@@ -224,6 +239,20 @@ pub enum CallGraph {
     Fp,
     /// Unwinding tables: slower and much larger recordings
     Dwarf,
+}
+
+/// Two runs.
+#[derive(Args, Clone, Debug)]
+pub struct CompareArguments {
+    /// What `--json` wrote earlier
+    #[arg(value_name = "A.json")]
+    pub before: PathBuf,
+    /// What `--json` wrote later
+    #[arg(value_name = "B.json")]
+    pub after: PathBuf,
+    /// Ends with exit code 4 if a scenario is worse beyond the noise
+    #[arg(long)]
+    pub fail_on_worse: bool,
 }
 
 /// What to draw.

@@ -11,7 +11,7 @@ use core::time::Duration;
 use crate::schedule::Tally;
 
 pub use clock::Clock;
-pub use latencies::{Latencies, Percentiles, Sampler};
+pub use latencies::{Latencies, Percentiles, Sampler, Step};
 pub use processor::{check_processor, current_processor, pin_to};
 pub use usage::{Mark, Usage, Watch, resident_bytes};
 
