@@ -11,6 +11,7 @@ mod allocator;
 mod baseline;
 mod callgrind;
 mod cases;
+mod judge;
 mod meter;
 mod verdict;
 
