@@ -67,7 +67,7 @@ impl Baseline {
         match std::fs::read_to_string(root().join(FILE)) {
             Ok(text) => Baseline::parse(&text),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                Ok(Baseline { tolerance_percent: 5.0, recorded_with: Machine::default(), operations: Vec::new() })
+                Ok(Baseline { tolerance_percent: 2.0, recorded_with: Machine::default(), operations: Vec::new() })
             }
             Err(error) => Err(format!("cannot read {FILE}: {error}")),
         }
