@@ -98,7 +98,7 @@ fn run(arguments: Arguments) -> Result<bool, String> {
     }
     if cfg!(feature = "runtime") {
         return Err("the counts are those of the pure layers built alone: use `.ci/instructions`, or\n\
-                    `cargo bench --no-default-features --bench instructions`"
+                    `cargo bench --profile counted --no-default-features --bench instructions`"
             .to_owned());
     }
     let counted = callgrind::count(&names)?;

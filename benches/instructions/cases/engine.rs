@@ -131,7 +131,7 @@ pub fn ask_across_cores(meter: &mut Meter) {
 fn over_link(meter: &mut Meter, tasks: u64) {
     let wire = Wire::new::<EchoEntity>(EntityOptions::default());
     let done = Rc::new(Cell::new(0));
-    let each = TIMES.next_multiple_of(tasks) / tasks;
+    let each = TIMES.div_ceil(tasks);
     let spawn = || {
         for _ in 0..tasks {
             wire.client.host().spawn(asks(wire.client.host().messenger(), Rc::clone(&done), each));
