@@ -42,7 +42,7 @@ fn explain(baseline: &Baseline, counted: &Counted, found: &[(&str, Verdict)], go
     }
     if let Some(first) = dearer.first() {
         println!(
-            "{} take more instructions than recorded. `callgrind_annotate {}` shows where they are; make the\n\
+            "{} take more instructions than recorded.\n`callgrind_annotate {}` shows where they are. Make the \
              change cheaper, or, if it is worth its price, run `.ci/instructions --record` and say why in the commit.",
             dearer.join(", "),
             profile_of(first).display()
