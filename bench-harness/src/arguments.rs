@@ -16,6 +16,7 @@ Examples:
   atoll-bench                                     the canonical run, against a pod that it starts
   atoll-bench ask --outstanding 1024              remote asks, 1024 in flight
   atoll-bench ask --rate 200k --duration 10s      open loop: 200,000 asks per second, latency from the intended time
+  atoll-bench sweep                               the same at rising rates, up to the knee
   atoll-bench ask --local --entities 100k         asks on one core of this process
   atoll-bench ask --pods 10.0.0.1:7000 --json ask.json
   atoll-bench start --local                       a million entities from cold
@@ -54,6 +55,9 @@ pub enum Command {
     /// First messages to entities that are not running yet
     #[command(after_help = "Example:\n  atoll-bench start --local --entities 1M")]
     Start(Load),
+    /// Remote asks in an open loop at rising rates, up to the knee, and at half of it
+    #[command(after_help = "Examples:\n  atoll-bench sweep\n  atoll-bench sweep --from 20k --html sweep.html")]
+    Sweep(SweepArguments),
     /// The stream engine: hops, fusion, boundaries, materialization
     #[command(after_help = "Examples:\n  atoll-bench stream --local\n  atoll-bench stream --local --row fused-10 \
                             --json stream.json")]
@@ -143,6 +147,24 @@ pub struct Common {
     /// Leaves the floor rounds out (for flame graphs).
     #[arg(long, global = true, hide = true)]
     pub no_floor: bool,
+}
+
+/// A sweep.
+#[derive(Args, Clone, Debug)]
+pub struct SweepArguments {
+    /// The first rate, in sends per second; each further one is 1.4 times the one before. Takes k and M
+    #[arg(long, value_name = "R", value_parser = rate, default_value = "50k")]
+    pub from: f64,
+    /// Addresses of pods that run already; without it a pod is started for each rate
+    #[arg(long, value_name = "ADDR", value_delimiter = ',')]
+    pub pods: Vec<String>,
+    /// Entities that the messages go round; takes k and M
+    #[arg(long, value_name = "N", value_parser = count, default_value = "1000")]
+    pub entities: u32,
+    /// Body bytes of a message; 0 means a bare number
+    #[arg(long, value_name = "BYTES", default_value_t = PAYLOAD_BYTES,
+          value_parser = clap::value_parser!(u32).range(0..=1 << 20))]
+    pub payload: u32,
 }
 
 /// What to measure of the stream engine.

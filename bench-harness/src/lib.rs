@@ -30,3 +30,4 @@ pub mod run;
 pub mod scenario;
 pub mod schedule;
 pub mod streams;
+pub mod sweep;

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 
-use crate::arguments::{Arguments, ClusterArguments, Command, Common, FloorArguments};
+use crate::arguments::{Arguments, ClusterArguments, Command, Common, FloorArguments, SweepArguments};
 use crate::cluster;
 use crate::drive::{self, Subject};
 use crate::floors::{Floor, bare_ring, entity_start};
@@ -14,6 +14,7 @@ use crate::measure::{RoundLength, check_processor};
 use crate::report::{Files, FloorTable, Machine, ProgressLine, Report, ReportFile, time};
 use crate::rounds::{self, Progress, Round};
 use crate::scenario::{Operation, Place, Scenario, Setting};
+use crate::sweep::{self, Sweep};
 
 /// The exit code of a result that must not be used.
 const REFUSED: u8 = 3;
@@ -21,6 +22,8 @@ const REFUSED: u8 = 3;
 const WORSE: u8 = 4;
 /// A floor needs no more than this for a stable figure; the rest of the time belongs to the subject.
 const FLOOR_DURATION_MAX: Duration = Duration::from_millis(500);
+/// A round of a sweep, unless it is chosen.
+const SWEEP_DURATION: Duration = Duration::from_millis(100);
 
 /// Runs a command line. The code: 0 measured, 1 failed, 3 refused, 4 worse.
 pub fn run(arguments: Arguments) -> ExitCode {
@@ -42,6 +45,7 @@ fn execute(Arguments { command, common }: Arguments) -> anyhow::Result<u8> {
         Some(Command::Ask(load)) => measure(&[load.scenario(Operation::Ask)], &common.setting(&load.pods), &common),
         Some(Command::Tell(load)) => measure(&[load.scenario(Operation::Tell)], &common.setting(&load.pods), &common),
         Some(Command::Start(load)) => measure(&[load.scenario(Operation::Start)], &common.setting(&load.pods), &common),
+        Some(Command::Sweep(chosen)) => measure_sweep(&chosen, &common),
         Some(Command::Stream(stream)) => crate::streams::run(&common, &stream.row).map(|()| false),
         Some(Command::Floor(chosen)) => floors(&chosen, &common).map(|()| false),
         Some(Command::Compare(chosen)) => {
@@ -92,6 +96,38 @@ fn measure(scenarios: &[Scenario], setting: &Setting, common: &Common) -> anyhow
         files.write(&report, &report.distributions(), || report.page())?;
     }
     Ok(refused)
+}
+
+/// A report file that says where the knee is.
+#[derive(serde::Serialize)]
+struct SweepFile<'a> {
+    #[serde(flatten)]
+    file: &'a ReportFile,
+    sweep: Sweep,
+}
+
+fn measure_sweep(chosen: &SweepArguments, common: &Common) -> anyhow::Result<bool> {
+    let files = Files::of(common);
+    files.prepare(true)?;
+    let setting = common.setting(&chosen.pods);
+    // Short rounds: a pause of the host spoils few of many, and the median over them is what counts.
+    let setting = Setting { duration: common.duration.unwrap_or(SWEEP_DURATION), ..setting };
+    check_processor(setting.pod_cpu, "--pod-cpu")?;
+    check_processor(setting.client_cpu, "--client-cpu")?;
+    let mut line = ProgressLine::new();
+    let mut measure = |scenario: &Scenario, setting: &Setting| {
+        measure_one(scenario, setting, &mut line).with_context(|| scenario.name())
+    };
+    let scenario = sweep::scenario(chosen.entities, chosen.payload);
+    let (reports, found) = sweep::sweep(&scenario, chosen.from, &setting, &mut measure)?;
+    line.clear();
+    println!("{}\n", Machine::read().line());
+    print!("{}\n{found}", Report::table(&reports));
+    // A step beyond the knee may be refused: that is how the sweep ends.
+    if let Some(file) = ReportFile::new(reports) {
+        files.write(&SweepFile { file: &file, sweep: found }, &file.distributions(), || file.page())?;
+    }
+    Ok(false)
 }
 
 fn measure_one(scenario: &Scenario, setting: &Setting, line: &mut ProgressLine) -> anyhow::Result<Report> {
