@@ -228,9 +228,7 @@ fn start_in_block<M: Message, H: IntoFuture<Output = Answer<M>>>(
 ) -> Started {
     let out = core::ptr::null_mut();
     match handler {
-        Ok(handler) => {
-            start_keeping::<M, _, _>(host, slot, method, call, out, block, || handler.into_future())
-        }
+        Ok(handler) => start_keeping::<M, _, _>(host, slot, method, call, out, block, || handler.into_future()),
         Err(error) => Started::Refused(error.into()),
     }
 }
@@ -249,9 +247,13 @@ unsafe fn release_if_over(host: &Host, block: BodyBlock, started: Started) -> St
 pub struct HandlerCall<C>(C);
 
 impl<C> HandlerCall<C> {
-    /// Of what makes the future.
+    /// Of what makes the future. (The bound tells the compiler that the call is made once, so that it may give its borrow
+    /// of the state away.)
     #[inline(always)]
-    pub fn new(call: C) -> HandlerCall<C> {
+    pub fn new<F>(call: C) -> HandlerCall<C>
+    where
+        C: FnOnce() -> F,
+    {
         HandlerCall(call)
     }
 }
