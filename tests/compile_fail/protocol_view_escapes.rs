@@ -9,21 +9,19 @@ trait Guild {
 
 struct GuildEntity {
     last: Option<View<'static, Vec<u8>>>,
-    bytes: &'static [u8],
 }
 
 impl Entity for GuildEntity {
     type Protocol = GuildProtocol;
 
     async fn start(_: &EntityId, _: Scope<Self>) -> Result<Self, StartError> {
-        Ok(GuildEntity { last: None, bytes: &[] })
+        Ok(GuildEntity { last: None })
     }
 }
 
 impl Guild for GuildEntity {
     async fn kept(&mut self, user: View<'_, Vec<u8>>) {
         self.last = Some(user);
-        self.bytes = user.as_bytes();
     }
 
     async fn spawned(&mut self, user: View<'_, Vec<u8>>) {
