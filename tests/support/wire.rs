@@ -153,6 +153,15 @@ impl Wire {
         self.start(future).take().expect("it waits for nothing else")
     }
 
+    /// Lets time pass, in one step.
+    pub fn pass(&self, time: Duration) {
+        self.now.set(self.now.get() + time);
+        for core in [&self.client, &self.pod] {
+            core.advance(self.now.get());
+        }
+        self.run();
+    }
+
     fn work(&self, core: &Core) -> bool {
         let now = self.now.get();
         let mut any = false;
