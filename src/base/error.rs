@@ -36,8 +36,8 @@ pub enum ClusterError {
     /// The two sides were built with different definitions of the message; nothing was decoded.
     #[error("both sides have different definitions of this message; build them from the same protocol")]
     SchemaMismatch,
-    /// A message or reply is larger than a frame may be.
-    #[error("the message or reply is larger than a frame may be (`frame_bytes_max`)")]
+    /// A message or reply is larger than the receiver takes.
+    #[error("the message or reply is larger than the receiver takes; send less at once")]
     PayloadTooLarge,
     /// An unexpected failure of the transport between pods.
     #[error("the connection to the pod failed")]

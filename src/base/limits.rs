@@ -52,8 +52,26 @@ pub const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 pub const ENTITY_MAX_IDLE: Duration = Duration::from_secs(60);
 /// Time that a stopping entity has for the messages it received, by default.
 pub const ENTITY_TERMINATION_TIMEOUT: Duration = Duration::from_secs(3);
-/// Bytes of requests that a peer may send on one lane before it gets new credit: about a thousand messages of a kilobyte.
+/// Bytes of requests that a peer may send on the lane of messages before it gets new credit: about a thousand messages of
+/// a kilobyte.
 pub const LINK_CREDIT_BYTES: u32 = 4 << 20;
+/// As [`LINK_CREDIT_BYTES`], on the lane of streams: what fills a connection of 1 Gbit/s that takes 8 ms there and back.
+pub const LINK_STREAMS_CREDIT_BYTES: u32 = 1 << 20;
+/// As [`LINK_CREDIT_BYTES`], on the lane of large bodies: two of the largest, so that one travels while one is handled.
+pub const LINK_BULK_CREDIT_BYTES: u32 = 2 * LINK_BODY_BYTES_MAX;
+/// Largest body by default: what one unfinished body may cost its receiver. Larger things are better sent as a stream.
+pub const LINK_BODY_BYTES_MAX: u32 = 16 << 20;
+/// Bodies above this travel on the lane of large bodies: to copy one takes as long as the send that it shares with small
+/// messages costs anyway, some microseconds.
+pub const BULK_BODY_BYTES: usize = 16 << 10;
+/// Bytes of a large body in one frame: some ten microseconds of copying and checksum on either side, and few enough frames
+/// that their headers do not count.
+pub const BULK_PART_BYTES: usize = 64 << 10;
+/// Bytes of large bodies that go into one send, ahead of what small messages come to it next: two parts, so that a large
+/// body does not need a send for each.
+pub const BULK_SEND_BYTES: usize = 2 * BULK_PART_BYTES;
+/// How long the next part of a body may take: as long as who waits for it waits by default.
+pub const BODY_PART_TIMEOUT: Duration = SEND_TIMEOUT;
 /// Questions about the pod that one link may have unanswered: an answer may have a megabyte, and one thread gives them.
 pub const LINK_QUESTIONS_MAX: u32 = 64;
 /// Pause before a peer that could not be reached is dialed again.

@@ -322,6 +322,9 @@ impl Core {
             if greets && now >= link.greeting_until {
                 self.close_link(link, "handshake_timeout");
             }
+            if link.has_late_part(now) {
+                self.close_link(link, "part_timeout");
+            }
         }
         self.close_orphans(&links, now);
         self.dials.set(0);
@@ -405,13 +408,26 @@ impl Core {
         if self.withholds(&link) {
             return;
         }
+        if !link.leaving.is_empty() {
+            self.routes.write_parts(&link);
+        }
         link.take_output(into);
-        if link.paused.replace(false) {
+        let has_more = !link.leaving.is_empty() && link.is_open();
+        if has_more {
+            link.has_messages.set(true);
+            // The next parts go with the next send, behind what comes to be sent until then.
+            self.routes.mark_dirty(&link);
+        }
+        if link.paused.get() && !link.is_over_limit() {
+            link.paused.set(false);
             self.routes.commands.borrow_mut().push(LinkCommand::Resume { link: id });
         }
-        if self.routes.starved.get() && link.has_room() {
+        if self.routes.starved.get() && link.has_room_again() {
+            self.routes.wake_due.set(true);
+        }
+        if self.routes.wake_due.get() {
             let _entered = self.host.enter();
-            self.routes.wake_route_waiters();
+            self.settle();
         }
     }
 

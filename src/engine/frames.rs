@@ -13,7 +13,7 @@ use crate::base::limits::HOPS_MAX;
 use crate::base::{ClusterError, EntityId, Nanos};
 use crate::entity::router::Router;
 use crate::entity::{Call, CallChain, Delivered, Delivery, PendingKey, ReplyTo};
-use crate::wire::{Frame, FrameKind, RoutingView, decode_control};
+use crate::wire::{Frame, FrameFlags, FrameKind, Lane, RoutingView, decode_control};
 
 impl Core {
     /// Bytes of a link, in order.
@@ -48,6 +48,7 @@ impl Core {
             EngineCounters::add(&self.routes.counters.links_open, u64::MAX);
         }
         if phase != Phase::Closing {
+            link.arriving.take();
             self.routes.counters.refuse(reason);
             self.routes.commands.borrow_mut().push(LinkCommand::Close { link: link.id });
         }
@@ -63,12 +64,28 @@ impl Core {
         if !link.is_open() {
             return self.close_link(link, "frame_before_handshake");
         }
+        let flags = frame.header.flags;
+        if flags.lane() == Lane::Bulk || flags.has(FrameFlags::MORE) {
+            self.bulk_frame(link, frame);
+        } else {
+            self.whole_frame(link, frame);
+        }
+        if self.routes.starved.get() && link.has_room_again() {
+            self.routes.wake_due.set(true);
+        }
+    }
+
+    #[inline]
+    pub(super) fn whole_frame(&self, link: &Link, frame: &Frame<'_>) {
         let correlation = frame.header.correlation;
         let key = PendingKey::from_number(correlation);
         match frame.header.kind {
             FrameKind::Ask => self.request(link, frame, false),
             FrameKind::Tell => self.request(link, frame, true),
             FrameKind::Reply | FrameKind::Ack | FrameKind::Failure | FrameKind::Moved => {
+                if frame.header.kind == FrameKind::Failure {
+                    link.drop_arriving(false, correlation);
+                }
                 link.answered();
                 // Only the peer that got a request may answer it; the asker may also be gone.
                 if self.host.is_at_link(key, link.id) {
@@ -76,20 +93,18 @@ impl Core {
                 }
             }
             FrameKind::Cancel => self.cancel(link, correlation),
-            FrameKind::Credit => {
-                link.credit.set(link.credit.get().max(correlation));
-            }
+            FrameKind::Credit => link.outgoing(frame.header.flags.lane()).grant(correlation),
             FrameKind::Control => {}
-            // Known to the wire format, not to this version of the engine: a request that is refused.
-            _ if link.take_request(0) => self.routes.fail_link(link.id, correlation, ClusterError::NotServed),
-            _ => self.close_link(link, "credit"),
-        }
-        if self.routes.starved.get() && link.has_room() {
-            self.routes.wake_due.set(true);
+            FrameKind::StreamRequest
+            | FrameKind::StreamElement
+            | FrameKind::StreamDemand
+            | FrameKind::StreamComplete
+            | FrameKind::StreamFail
+            | FrameKind::StreamCancel => self.stream_frame(link, frame),
         }
     }
 
-    fn answered(&self, link: &Link, frame: &Frame<'_>, key: PendingKey) {
+    pub(super) fn answered(&self, link: &Link, frame: &Frame<'_>, key: PendingKey) {
         match frame.header.kind {
             FrameKind::Moved => return self.moved(link, frame, key),
             FrameKind::Reply if self.is_stale(frame.header.token, key) => return self.drop_stale(link, key),
@@ -107,18 +122,38 @@ impl Core {
         if self.cancel_json(link.id, correlation, ClusterError::EntityInterrupted) {
             return;
         }
-        let was_here = self.host.cancel_caller(ReplyTo::Link(link.id, correlation));
-        if was_here || self.held.cancel_frame(link.id, correlation) {
+        if link.drop_arriving(true, correlation) {
+            return;
+        }
+        let was_here = self.host.cancel_caller(ReplyTo::Link(link.id, correlation))
+            || self.held.cancel_frame(link.id, correlation)
+            || link.leaving.give_up(false, correlation).is_some();
+        if was_here {
             // Nobody waits for it, but the peer counts its requests by their answers.
             self.routes.fail_link(link.id, correlation, ClusterError::EntityInterrupted);
         }
     }
 
+    /// Known to the wire format, not to this version of the engine: refused, whatever it is about.
+    fn stream_frame(&self, link: &Link, frame: &Frame<'_>) {
+        let bytes = (frame.routing.len() + frame.body.len()) as u64;
+        if !link.incoming(Lane::Streams).begin(bytes) {
+            return self.close_link(link, "credit");
+        }
+        self.routes.refuse_stream(link, frame.header.correlation, bytes);
+    }
+
     fn request(&self, link: &Link, frame: &Frame<'_>, discard: bool) {
         EngineCounters::add(&self.routes.counters.requests_received, 1);
         let may_serve = link.may_serve();
-        if !link.take_request((frame.routing.len() + frame.body.len()) as u64) {
-            return self.close_link(link, "credit");
+        let (correlation, bytes) = (frame.header.correlation, (frame.routing.len() + frame.body.len()) as u64);
+        let taken = match frame.header.flags.lane() {
+            Lane::Messages => link.take_request(correlation, bytes),
+            Lane::Bulk => link.take_bulk_request(correlation, bytes),
+            Lane::Control | Lane::Streams => Err("lane"),
+        };
+        if let Err(reason) = taken {
+            return self.close_link(link, reason);
         }
         if !may_serve {
             return self.routes.fail_link(link.id, frame.header.correlation, ClusterError::Busy);
@@ -134,12 +169,13 @@ impl Core {
             Err(_) => return self.close_link(link, "routing"),
         };
         // A discard is acknowledged, and its credit comes back, while its message may wait for long.
-        if discard && self.host.charged_bytes(link.id) > u64::from(self.routes.limits.credit_bytes) {
+        let lane = header.flags.lane();
+        if discard && self.host.charged_bytes(link.id, lane) > link.incoming(lane).window() {
             return self.routes.fail_link(link.id, header.correlation, ClusterError::Busy);
         }
         let delivered = self.deliver_request(link, frame, &routing, discard);
         if let (true, Ok(Some(delivered))) = (discard, &delivered) {
-            self.host.charge(delivered, link.id, frame.body.len() as u32);
+            self.host.charge(delivered, link.id, lane, frame.body.len() as u32);
         }
         match delivered {
             Ok(Some(Delivered::Failed(ClusterError::MessageDiscarded))) if discard => {

@@ -17,8 +17,10 @@ use crate::base::{CoreIndex, Epoch, Nanos, PodIndex, PodUid, Token};
 use crate::entity::PendingKey;
 use crate::entity::reply::hand_over;
 use crate::sharding::{Owner, PodRecord, ShardTable, TableParts};
-use crate::wire::control::{Introduce, OwnerEntry, PodEntry, SchemaOfTag, Table, Welcome};
-use crate::wire::{ANY_CORE, ControlMessage, HELLO_BYTES, Hello, Inspect, PROTOCOL_VERSIONS, negotiate};
+use crate::wire::control::{Introduce, LaneLimits, OwnerEntry, PodEntry, SchemaOfTag, Table, Welcome};
+use crate::wire::{
+    ANY_CORE, ControlMessage, HELLO_BYTES, Hello, Inspect, LANES_VERSION, Lane, PROTOCOL_VERSIONS, negotiate,
+};
 
 impl Core {
     /// A connection was accepted on this core, and this is its hello.
@@ -56,8 +58,9 @@ impl Core {
             let reason = format!("this pod has {} cores, core {} is not one", identity.cores, hello.target_core.0);
             return self.refuse(&link, "core_unknown", reason);
         }
-        if let Err(error) = negotiate(PROTOCOL_VERSIONS, hello.versions) {
-            return self.refuse(&link, "version", error.to_string());
+        match negotiate(PROTOCOL_VERSIONS, hello.versions) {
+            Ok(version) => link.version.set(version),
+            Err(error) => return self.refuse(&link, "version", error.to_string()),
         }
         if hello.cluster_name_hash != stable_hash(&identity.cluster_name) {
             let reason = format!("this pod belongs to the cluster `{}`, the dialer does not", identity.cluster_name);
@@ -132,6 +135,10 @@ impl Core {
                 self.close_link(link, "refused_by_peer");
             }
             ControlMessage::Goodbye { .. } => self.close_link(link, "goodbye"),
+            // From the acceptor just before its welcome, from the dialer just after.
+            ControlMessage::Lanes(lanes) if link.phase.get() == if dialed { Phase::Greeting } else { Phase::Open } => {
+                link.peer_takes(&lanes);
+            }
             _ if !link.is_open() => self.close_link(link, "control_before_handshake"),
             ControlMessage::TableRequest { role, known_epoch } => self.table_requested(link, &role, known_epoch),
             ControlMessage::Table(table) => self.table_received(link, table),
@@ -155,7 +162,9 @@ impl Core {
                     hand_over(&self.host, key, json);
                 }
             }
-            ControlMessage::Introduce(_) | ControlMessage::Welcome(_) => self.close_link(link, "second_handshake"),
+            ControlMessage::Introduce(_) | ControlMessage::Welcome(_) | ControlMessage::Lanes(_) => {
+                self.close_link(link, "second_handshake");
+            }
         }
     }
 
@@ -184,7 +193,7 @@ impl Core {
         }
         let table = self.routes.table.borrow().clone();
         let welcome = Welcome {
-            version: PROTOCOL_VERSIONS.max,
+            version: link.version.get(),
             cluster_name: identity.cluster_name.clone(),
             pod_uid: self.routes.uid.get().0,
             role: identity.role.clone(),
@@ -197,6 +206,7 @@ impl Core {
             credit_bytes: self.routes.limits.credit_bytes,
             schemas: self.schemas(),
         };
+        self.announce_lanes(link);
         self.routes.write_control(link, 0, &ControlMessage::Welcome(welcome));
         // Requests go from dialer to acceptor: what the dialer knows of messages matters only to itself.
         self.opened(link, &[]);
@@ -213,12 +223,28 @@ impl Core {
             return self.close_link(link, "another_pod");
         }
         link.peer_uid.set(Some(PodUid(welcome.pod_uid)));
-        link.frame_bytes_max.set(welcome.frame_bytes_max);
-        link.send.borrow_mut().set_frame_bytes_max(welcome.frame_bytes_max);
-        link.credit.set(u64::from(welcome.credit_bytes));
+        link.version.set(welcome.version);
+        link.peer_takes_frames(welcome.frame_bytes_max);
+        link.outgoing(Lane::Messages).grant(u64::from(welcome.credit_bytes));
+        self.announce_lanes(link);
         self.opened(link, &welcome.schemas);
         self.ask_for_table(link);
         self.routes.wake_due.set(true);
+    }
+
+    /// Says what this side takes, to a peer that understands it.
+    fn announce_lanes(&self, link: &Link) {
+        if link.version.get() < LANES_VERSION {
+            return;
+        }
+        let limits = &self.routes.limits;
+        let lanes = LaneLimits {
+            frame_bytes_max: limits.frame_bytes_max,
+            body_bytes_max: limits.body_bytes_max,
+            streams_credit_bytes: limits.streams_credit_bytes,
+            bulk_credit_bytes: limits.bulk_credit_bytes,
+        };
+        self.routes.write_control(link, 0, &ControlMessage::Lanes(lanes));
     }
 
     fn opened(&self, link: &Link, schemas: &[SchemaOfTag]) {

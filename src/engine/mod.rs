@@ -2,14 +2,17 @@
 //!
 //! Pure: no sockets, threads or clock. `pod` adapts it to the loop of `runtime`; tests drive it directly.
 
+mod bulk;
 mod core;
 mod frames;
 mod handshake;
 mod held;
 mod json_calls;
+mod lanes;
 mod link;
 mod moves;
 mod parcel;
+mod parts;
 #[cfg_attr(not(feature = "runtime"), allow(dead_code, reason = "asked by clients, which need the runtime"))]
 mod questions;
 #[cfg_attr(not(feature = "runtime"), allow(dead_code, reason = "some ways serve only the questions of clients"))]

@@ -4,8 +4,8 @@
 //! moved to another core comes back from there. Called by `serving`, `frames`, `core` and the router.
 //!
 //! Invariants: messages of this core to one entity arrive in the order in which they were first sent, unless a link
-//! broke. So a shard with a new owner is *gated* while messages are under way to the former one: later ones wait, and
-//! asks that wait are woken in that order. Nothing here waits for a time.
+//! broke. So a shard is *gated*, with a new owner while messages are under way to the former one, and while a large message
+//! is not sent to its end: later ones wait, and asks that wait are woken in that order. Nothing here waits for a time.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -110,7 +110,19 @@ impl Routes {
     }
 
     fn ungate(&self, key: PendingKey) {
-        let Some(shard) = self.gated.borrow_mut().remove(&key) else { return };
+        let shard = self.gated.borrow_mut().remove(&key);
+        if let Some(shard) = shard {
+            self.open_gate(shard);
+        }
+    }
+
+    /// A large message to a shard is not sent to its end: later ones wait until it is.
+    pub(super) fn close_gate(&self, shard: ShardId) {
+        *self.gates.borrow_mut().entry(shard).or_insert(0) += 1;
+    }
+
+    /// One of those that later messages to a shard wait for is not under way any more.
+    pub(super) fn open_gate(&self, shard: ShardId) {
         let mut gates = self.gates.borrow_mut();
         if let Some(open) = gates.get_mut(&shard) {
             *open -= 1;
@@ -219,6 +231,9 @@ impl Routes {
 
     /// Everything that waits for answers over a link has to be sent again.
     pub(super) fn unroute_link(&self, host: &Host, link: &Link) {
+        for shard in link.leaving.give_up_all() {
+            self.open_gate(shard);
+        }
         let behind = host.asks_behind(link.id);
         EngineCounters::add(&self.counters.resends, behind.len() as u64);
         for key in behind {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::json_calls::OpenCalls;
-use super::link::{Link, LinkLimits, Peer, Phase, RequestHead};
+use super::link::{Link, LinkLimits, Peer, Phase, RequestHead, Written};
 use super::moves::{Learned, way_of};
 use super::parcel::{AnswerParcel, CallAddress, CallParcel, HomeBlock, Parcel};
 use crate::base::hash::WordMap;
@@ -157,7 +157,8 @@ pub struct Routes {
     pub(super) table: RefCell<Option<Arc<ShardTable>>>,
     /// Owners that are newer than the table.
     pub(super) learned: RefCell<HashMap<ShardId, Learned>>,
-    /// Messages under way to a former owner, by the shard whose later messages wait for them; how many of each shard.
+    /// Messages under way to a former owner, by the shard whose later messages wait for them; how many of each shard,
+    /// large ones that are not sent to their end included.
     pub(super) gated: RefCell<HashMap<PendingKey, ShardId>>,
     pub(super) gates: RefCell<HashMap<ShardId, u32>>,
     /// Shards whose gate has opened.
@@ -439,20 +440,37 @@ impl Routes {
         body: impl FnOnce(&mut Vec<u8>, usize) -> Result<(), ClusterError>,
     ) -> Result<(), ClusterError> {
         let lane = if kind == FrameKind::Control { Lane::Control } else { Lane::Messages };
-        link.write_frame(kind, FrameFlags::new(lane), tag, token, correlation, body)?;
+        let written = link.write_frame(kind, FrameFlags::new(lane), tag, token, correlation, body)?;
         if kind != FrameKind::Control {
             link.has_messages.set(true);
         }
         if matches!(kind, FrameKind::Reply | FrameKind::Failure | FrameKind::Ack | FrameKind::Moved)
-            && let Some(grant) = link.release_request()
+            && written == Written::Sent
+            && let Some((lane, grant)) = link.release_request(correlation)
         {
-            link.write_frame(FrameKind::Credit, FrameFlags::new(lane), 0, Token(0), grant, |_, _| Ok(()))?;
+            link.write_credit(lane, grant)?;
         }
+        self.wrote(link);
+        Ok(())
+    }
+
+    fn wrote(&self, link: &Link) {
         self.mark_dirty(link);
-        if link.send.borrow().is_over_limit() && !link.paused.replace(true) {
+        if link.is_over_limit() && !link.paused.replace(true) {
             self.commands.borrow_mut().push(LinkCommand::Pause { link: link.id });
         }
-        Ok(())
+    }
+
+    /// Refuses a frame of a stream, and gives its credit back.
+    pub(super) fn refuse_stream(&self, link: &Link, correlation: u64, bytes: u64) {
+        let (flags, code) = (FrameFlags::new(Lane::Streams), ClusterError::NotServed.code());
+        // Small frames always fit.
+        let _ = link.write_frame(FrameKind::Failure, flags, code, Token(0), correlation, |_, _| Ok(()));
+        if let Some(grant) = link.incoming(Lane::Streams).release(bytes) {
+            let _ = link.write_credit(Lane::Streams, grant);
+        }
+        link.has_messages.set(true);
+        self.wrote(link);
     }
 
     pub(super) fn write_control(&self, link: &Link, correlation: u64, message: &ControlMessage) {
@@ -584,7 +602,7 @@ impl Routes {
         if !link.is_open() {
             return Ok(UNROUTED);
         }
-        if !link.has_room() {
+        if !link.has_room() && !link.may_try() {
             self.starved.set(true);
             return Ok(UNROUTED);
         }
@@ -593,11 +611,12 @@ impl Routes {
         let flags = FrameFlags::new(Lane::Messages);
         let sequence = self.sequence.get();
         self.sequence.set(sequence + 1);
+        let shard = table.shard_of(outbound.target.hash);
         let head = RequestHead {
             kind: if outbound.discard { FrameKind::Tell } else { FrameKind::Ask },
             flags: if message_type.uninterruptible { flags.with(FrameFlags::UNINTERRUPTIBLE) } else { flags },
             tag: message_type.tag,
-            shard: table.shard_of(outbound.target.hash),
+            shard,
             token,
             correlation: outbound.key.to_number(),
             routing: Routing {
@@ -611,7 +630,16 @@ impl Routes {
             },
         };
         // SAFETY: the message is initialised and of the stated type.
-        link.write_request(&head, |bytes, limit| unsafe { (message_type.encode)(outbound.message, bytes, limit) })?;
+        let body = |bytes: &mut Vec<u8>, limit| unsafe { (message_type.encode)(outbound.message, bytes, limit) };
+        match link.write_request(&head, body)? {
+            Written::Sent => {}
+            // It arrives with its last part. What comes after it to its entity must not arrive before.
+            Written::Leaving => self.close_gate(shard),
+            Written::NoRoom => {
+                self.starved.set(true);
+                return Ok(UNROUTED);
+            }
+        }
         link.has_messages.set(true);
         self.mark_dirty(link);
         EngineCounters::add(&self.counters.requests_sent, 1);
@@ -698,8 +726,7 @@ impl Router for Routes {
             Location::Core(core) => self.push(core, Parcel::Cancel { key: key.to_number() }),
             Location::Link(id) => {
                 if let Some(link) = self.link(id).filter(|link| link.is_open()) {
-                    // If it finds no room the peer works for nothing, which harms nobody.
-                    let _ = self.write(&link, FrameKind::Cancel, 0, Token(0), key.to_number(), |_, _| Ok(()));
+                    self.cancel_at_link(&link, key.to_number());
                 }
             }
             _ => {}

@@ -25,6 +25,7 @@ use super::call::{CallChain, PendingKey, ReplyTo};
 use super::cell::{self, CellHeader, CellList, WakeTarget};
 use super::dispatch::{Answer, HandlerHead, LifecycleHead, Method, Tables, spawn_task};
 use super::hosting::TypeHost;
+use super::mailbox::Charge;
 use super::message::{EntityRef, Message, Protocol};
 use super::messenger::Messenger;
 use super::options::EntityDefaults;
@@ -37,6 +38,7 @@ use crate::base::hash::WordMap;
 use crate::base::limits::{INLINE_DEPTH_MAX, TURN_BUDGET};
 use crate::base::timers::{TimerId, TimerWheel};
 use crate::base::{ClusterError, CoreIndex, LinkId, Nanos, ShardId, Token};
+use crate::wire::Lane;
 
 /// Unit of the times at which idle entities are looked at.
 pub(super) const IDLE_TICK: Duration = Duration::from_millis(64);
@@ -139,7 +141,7 @@ pub struct Host {
     /// Calls from elsewhere that wait or run here, so that their senders can cancel them.
     callers: RefCell<HashMap<ReplyTo, Location>>,
     /// Bytes of acknowledged discards that wait in mailboxes, by the link that they came by.
-    charged: RefCell<WordMap<LinkId, u64>>,
+    charged: RefCell<WordMap<(LinkId, Lane), u64>>,
     pub(super) sweep: Cell<(usize, usize)>,
     pub(super) next_sweep: Cell<Nanos>,
     pub(super) stopping: Cell<bool>,
@@ -624,21 +626,21 @@ impl Host {
         }
     }
 
-    /// Bytes of acknowledged discards of a link that still wait in mailboxes.
-    pub(crate) fn charged_bytes(&self, link: LinkId) -> u64 {
-        self.charged.borrow().get(&link).copied().unwrap_or(0)
+    /// Bytes of acknowledged discards of a lane of a link that still wait in mailboxes.
+    pub(crate) fn charged_bytes(&self, link: LinkId, lane: Lane) -> u64 {
+        self.charged.borrow().get(&(link, lane)).copied().unwrap_or(0)
     }
 
-    pub(super) fn charge_bytes(&self, link: LinkId, bytes: u32) {
-        *self.charged.borrow_mut().entry(link).or_default() += u64::from(bytes);
+    pub(super) fn charge_bytes(&self, (link, lane, bytes): Charge) {
+        *self.charged.borrow_mut().entry((link, lane)).or_default() += u64::from(bytes);
     }
 
-    pub(super) fn release_bytes(&self, link: LinkId, bytes: u32) {
+    pub(super) fn release_bytes(&self, (link, lane, bytes): Charge) {
         let mut charged = self.charged.borrow_mut();
-        if let Some(open) = charged.get_mut(&link) {
+        if let Some(open) = charged.get_mut(&(link, lane)) {
             *open = open.saturating_sub(u64::from(bytes));
             if *open == 0 {
-                charged.remove(&link);
+                charged.remove(&(link, lane));
             }
         }
     }

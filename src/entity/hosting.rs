@@ -21,6 +21,7 @@ use super::pending::Location;
 use super::slot::{Phase, SlotArena, SlotHeader};
 use crate::base::hash::shard_of_hash;
 use crate::base::{ClusterError, EntityId, LinkId};
+use crate::wire::Lane;
 use crate::wire::codec::CodecError;
 
 /// Messages that one entity starts before others get their turn.
@@ -521,17 +522,17 @@ impl Host {
             header.mailbox.unlink(waiting);
             waiting.as_ref().charged.take()
         };
-        if let Some((link, bytes)) = charged {
-            self.release_bytes(link, bytes);
+        if let Some(charge) = charged {
+            self.release_bytes(charge);
         }
     }
 
-    /// Counts a message that was just queued against the link that it came by.
-    pub(crate) fn charge(&self, delivered: &Delivered, link: LinkId, bytes: u32) {
+    /// Counts a message that was just queued against the lane of the link that it came by.
+    pub(crate) fn charge(&self, delivered: &Delivered, link: LinkId, lane: Lane, bytes: u32) {
         if let Delivered::Queued(waiting) = delivered {
             // SAFETY: it was just delivered, so it is where it was put.
-            unsafe { waiting.as_ref() }.charged.set(Some((link, bytes)));
-            self.charge_bytes(link, bytes);
+            unsafe { waiting.as_ref() }.charged.set(Some((link, lane, bytes)));
+            self.charge_bytes((link, lane, bytes));
         }
     }
 

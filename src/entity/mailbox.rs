@@ -19,6 +19,7 @@ use super::pool::BlockPool;
 use super::slot::SlotHeader;
 
 use crate::base::LinkId;
+use crate::wire::Lane;
 
 /// One message that waits; the payload follows in the same block.
 #[repr(C, align(16))]
@@ -31,9 +32,12 @@ pub struct Waiting {
     /// Length of the body that the payload is, or [`VALUE`].
     body_bytes: u32,
     pub(super) call: Cell<Call>,
-    /// The link whose bound it counts against while it waits, and its bytes.
-    pub(super) charged: Cell<Option<(LinkId, u32)>>,
+    /// What it counts against while it waits.
+    pub(super) charged: Cell<Option<Charge>>,
 }
+
+/// The lane of a link whose bound a message counts against, and its bytes.
+pub(super) type Charge = (LinkId, Lane, u32);
 
 /// The payload is a value of the message type, not a body. (A body is shorter, see `BODY_BYTES_MAX`.)
 const VALUE: u32 = u32::MAX;

@@ -11,6 +11,7 @@ use super::control_port::ControlPort;
 use super::control_thread::start_control;
 use super::{Inner, Pod};
 use crate::base::Nanos;
+use crate::base::limits::LINK_BODY_BYTES_MAX;
 use crate::client::node::{Node, NodeOptions, TypeMaker, fresh_uid};
 use crate::control::store_state::LeaseMode;
 use crate::control::{ControlConfig, ControlDriver, PodControl, Refusal, Store};
@@ -262,8 +263,12 @@ fn pump_options(config: &Config) -> PumpOptions {
 }
 
 fn link_limits(config: &Config) -> LinkLimits {
+    // Who raises the length of a frame wants to send that much.
+    let body_bytes_max = LINK_BODY_BYTES_MAX.max(config.links.frame_bytes_max as u32);
     LinkLimits {
         frame_bytes_max: config.links.frame_bytes_max as u32,
+        body_bytes_max,
+        bulk_credit_bytes: 2 * body_bytes_max,
         in_flight_max: config.links.in_flight_max,
         send_bytes_max: config.links.send_bytes_max,
         body_checksum: config.links.body_checksum,

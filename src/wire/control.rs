@@ -71,6 +71,21 @@ pub enum ControlMessage {
         /// A text for the log.
         reason: String,
     },
+    /// What the sender takes on its lanes. Since version 2: from the acceptor before its welcome, from the dialer after.
+    Lanes(LaneLimits),
+}
+
+/// See [`ControlMessage::Lanes`].
+#[derive(Archive, Serialize, Deserialize, Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneLimits {
+    /// Longest frame in bytes.
+    pub frame_bytes_max: u32,
+    /// Longest body in bytes, in however many parts.
+    pub body_bytes_max: u32,
+    /// Bytes that may be sent on the lane of streams before there is new credit.
+    pub streams_credit_bytes: u32,
+    /// Bytes of requests that may be sent on the lane of large bodies before there is new credit.
+    pub bulk_credit_bytes: u32,
 }
 
 /// See [`ControlMessage::Welcome`].
@@ -96,7 +111,7 @@ pub struct Welcome {
     pub cores: u16,
     /// Longest frame in bytes that the pod takes.
     pub frame_bytes_max: u32,
-    /// Bytes that may be sent on each lane before the pod gives new credit.
+    /// Bytes that may be sent on the lane of messages before the pod gives new credit.
     pub credit_bytes: u32,
     /// The messages that the pod knows.
     pub schemas: Vec<SchemaOfTag>,
@@ -352,6 +367,15 @@ mod tests {
         orders.into_iter().map(|question| ControlMessage::InspectRequest { question }).collect()
     }
 
+    fn lanes() -> ControlMessage {
+        ControlMessage::Lanes(LaneLimits {
+            frame_bytes_max: 1 << 20,
+            body_bytes_max: 16 << 20,
+            streams_credit_bytes: 3,
+            bulk_credit_bytes: u32::MAX,
+        })
+    }
+
     fn encoded(message: &ControlMessage) -> Vec<u8> {
         let mut body = Vec::new();
         encode_control(message, &mut body).unwrap();
@@ -360,7 +384,7 @@ mod tests {
 
     #[test]
     fn every_message_comes_back_as_it_was_wherever_it_lies() {
-        for message in one_of_each().into_iter().chain(orders()) {
+        for message in one_of_each().into_iter().chain(orders()).chain([lanes()]) {
             for offset in 0..4 {
                 let mut bytes = vec![0xff; offset];
                 encode_control(&message, &mut bytes).unwrap();
@@ -377,11 +401,13 @@ mod tests {
         assert_eq!((all.len(), crc32c::crc32c(&all)), (1613, 3_182_309_837));
         let all: Vec<u8> = orders().iter().flat_map(encoded).collect();
         assert_eq!((all.len(), crc32c::crc32c(&all)), (339, 2_020_557_047));
+        let lanes = encoded(&lanes());
+        assert_eq!((lanes.len(), crc32c::crc32c(&lanes)), (75, 2_514_356_892));
     }
 
     #[test]
     fn a_body_cut_short_or_changed_is_an_error_or_some_message_and_never_a_panic() {
-        for message in one_of_each().into_iter().chain(orders()) {
+        for message in one_of_each().into_iter().chain(orders()).chain([lanes()]) {
             let body = encoded(&message);
             let mut refused = 0;
             for at in 0..body.len() {

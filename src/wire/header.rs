@@ -8,12 +8,19 @@
 //! | 4 | 1 | `kind` |
 //! | 5 | 1 | `flags` |
 //! | 6 | 2 | `routing_length` |
-//! | 8 | 4 | `tag` of the message; the code of the cluster error in a [`FrameKind::Failure`] |
+//! | 8 | 4 | `tag` of the message; the code of the cluster error in a [`FrameKind::Failure`]; in a further part the place |
 //! | 12 | 4 | `shard` |
 //! | 16 | 8 | `token` |
 //! | 24 | 8 | `correlation` |
 //! | 32 | 4 | `body_checksum`: crc32c of routing block and body, 0 when the flag is off |
 //! | 36 | 4 | crc32c of the 36 bytes before it |
+//!
+//! A large body travels in parts, on the lane [`Lane::Bulk`] and in one frame each. All parts have kind, lane and
+//! correlation of the message, and all but the last have [`FrameFlags::MORE`]. The first has the message's header and
+//! routing block, then the length of the whole body (4 bytes), then its beginning. The further ones hold only the next
+//! bytes of the body; their `tag` is how many came before. Bodies of one link and direction follow one another, so at
+//! most one is unfinished. It ends early with a [`FrameKind::Cancel`] (a request) or a [`FrameKind::Failure`] (a reply)
+//! of its correlation. Parts exist since version 2 of the protocol.
 //!
 //! Invariants of a decoded header: the checksum was right, kind and flags are known, and header and routing block fit
 //! in `length`. Whether `length` is acceptable is for the decoder to say, which knows the limit.
@@ -163,6 +170,13 @@ impl FrameFlags {
     pub const fn has(self, other: FrameFlags) -> bool {
         let properties = other.0 & !Self::LANE_MASK;
         self.0 & properties == properties
+    }
+
+    /// These flags on another lane.
+    #[inline]
+    #[must_use]
+    pub const fn on_lane(self, lane: Lane) -> FrameFlags {
+        FrameFlags((self.0 & !Self::LANE_MASK) | lane as u8)
     }
 
     /// The lane of the frame.
@@ -420,6 +434,8 @@ mod tests {
             assert!(flags.has(FrameFlags::JSON) && flags.has(FrameFlags::MORE));
             assert!(!flags.has(FrameFlags::BODY_CHECKSUM));
             assert_eq!(flags.without(FrameFlags::JSON), FrameFlags::new(lane).with(FrameFlags::MORE));
+            let moved = FrameFlags::new(Lane::Bulk).with(FrameFlags::JSON).with(FrameFlags::MORE).on_lane(lane);
+            assert_eq!(moved, flags);
             assert_eq!(FrameFlags::from_bits(flags.bits()), Some(flags));
         }
         assert_eq!(FrameFlags::from_bits(0b0100_0000), None);

@@ -28,7 +28,9 @@ pub const HELLO_BYTES: usize = 64;
 /// As the target: any core will do, the acceptor chooses. A client that does not know the pod yet asks so.
 pub const ANY_CORE: CoreIndex = CoreIndex(u16::MAX);
 /// The versions of the protocol that this build speaks.
-pub const PROTOCOL_VERSIONS: VersionRange = VersionRange { min: 1, max: 1 };
+pub const PROTOCOL_VERSIONS: VersionRange = VersionRange { min: 1, max: 2 };
+/// Since this version the two sides tell each other what they take on each lane, and large bodies travel in parts.
+pub const LANES_VERSION: u16 = 2;
 
 const MAGIC: [u8; 8] = *b"ATOLLRNG";
 const CHECKSUM_AT: usize = 60;

@@ -9,6 +9,8 @@
 //! | header, 40 bytes | routing block (requests only) | body |
 //! ```
 //!
+//! A body that is large travels in several of them, see [`header`].
+//!
 //! Invariants: all numbers are little-endian; the layouts are fixed (byte vectors in the tests) and change only with
 //! [`PROTOCOL_VERSIONS`]; what comes from a peer is checked before it is used, bounded before memory is taken for it,
 //! and never makes anything here panic.
@@ -30,7 +32,8 @@ pub use control::{ControlError, ControlMessage, Inspect, JsonOutcome, decode_con
 pub use decoder::{Frame, FrameDecoder, FramePlace, FrameSpan, Frames};
 pub use header::{FrameError, FrameFlags, FrameHeader, FrameKind, HEADER_BYTES, Lane};
 pub use hello::{
-    ANY_CORE, HELLO_BYTES, Hello, HelloError, PROTOCOL_VERSIONS, VersionMismatch, VersionRange, negotiate,
+    ANY_CORE, HELLO_BYTES, Hello, HelloError, LANES_VERSION, PROTOCOL_VERSIONS, VersionMismatch, VersionRange,
+    negotiate,
 };
 pub use moved::Moved;
 pub use never::{ArchivedNever, Never};

@@ -23,7 +23,7 @@
 use crate::base::limits::FRAME_BYTES_MAX;
 use crate::base::{ShardId, Token};
 
-use super::header::{FrameFlags, FrameHeader, FrameKind, HEADER_BYTES};
+use super::header::{FrameFlags, FrameHeader, FrameKind, HEADER_BYTES, Lane};
 
 /// A buffer of up to this capacity is kept although it is empty; of more, only if the last bytes that were taken used
 /// a quarter of it.
@@ -35,6 +35,14 @@ const KEPT_BYTES: usize = 1 << 20;
 pub struct FrameStart {
     header: FrameHeader,
     serial: u64,
+}
+
+impl FrameStart {
+    /// The same frame on another lane.
+    pub fn on_lane(mut self, lane: Lane) -> FrameStart {
+        self.header.flags = self.header.flags.on_lane(lane);
+        self
+    }
 }
 
 /// Why a frame was not finished. Nothing of it is sent.
@@ -148,6 +156,17 @@ impl SendBuffer {
         }
     }
 
+    /// Gives an open frame up and returns its header and what was appended to it: it is to be sent in parts. `None` if it
+    /// was given up before.
+    pub fn take_frame(&mut self, start: FrameStart) -> Option<(FrameHeader, Vec<u8>)> {
+        if start.serial != self.serial {
+            return None;
+        }
+        let appended = self.bytes.get(self.finished + HEADER_BYTES..)?.to_vec();
+        self.give_up_open_frame();
+        Some((start.header, appended))
+    }
+
     /// Moves all finished frames to `into` by swapping the two buffers, and returns how many bytes those are. Does
     /// nothing and returns 0 if `into` is not empty. An unusually large buffer is freed when it is no longer needed,
     /// so call it after the last bytes were sent too.
@@ -231,7 +250,7 @@ impl SendBuffer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{FrameDecoder, Lane};
+    use crate::wire::FrameDecoder;
 
     fn begin(buffer: &mut SendBuffer, correlation: u64) -> FrameStart {
         buffer.begin_frame(FrameKind::Reply, FrameFlags::new(Lane::Messages), 1, ShardId(2), Token(3), correlation)
@@ -302,6 +321,21 @@ mod tests {
         assert_eq!(buffer.len(), 3 * HEADER_BYTES + 9);
         assert_eq!(received(&mut buffer), [(1, b"first".to_vec()), (3, vec![]), (5, b"last".to_vec())]);
         assert!(buffer.is_empty());
+    }
+
+    #[test]
+    fn a_frame_can_be_taken_out_again() {
+        let mut buffer = SendBuffer::new(1000);
+        add(&mut buffer, 1, b"first").unwrap();
+        let old = begin(&mut buffer, 2);
+        let open = begin(&mut buffer, 3);
+        buffer.bytes_mut().extend_from_slice(b"large");
+        assert_eq!(buffer.take_frame(old).map(|taken| taken.1), None);
+        let (header, bytes) = buffer.take_frame(open).unwrap();
+        assert_eq!((header.correlation, bytes), (3, b"large".to_vec()));
+        let start = begin(&mut buffer, 4).on_lane(Lane::Bulk);
+        assert_eq!(buffer.finish_frame(start, 0), Ok(()));
+        assert_eq!(received(&mut buffer), [(1, b"first".to_vec()), (4, vec![])]);
     }
 
     #[test]

@@ -148,7 +148,7 @@ impl RawLink {
     pub fn open(address: SocketAddr) -> RawLink {
         let mut link = RawLink::greeted(address);
         link.send(&introduce("atoll"));
-        let welcome = link.receive().expect("a welcome").control();
+        let welcome = link.answer().control();
         assert!(matches!(welcome, ControlMessage::Welcome(_)), "{welcome:?}");
         link
     }
@@ -184,11 +184,16 @@ impl RawLink {
         }
     }
 
-    /// The next frame that is no credit.
+    /// The next frame that says nothing of credit.
     pub fn answer(&mut self) -> Received {
         loop {
             let received = self.receive().expect("the link stays open");
-            if received.header.kind != FrameKind::Credit {
+            let is_about_lanes = match received.header.kind {
+                FrameKind::Credit => true,
+                FrameKind::Control => matches!(received.control(), ControlMessage::Lanes(_)),
+                _ => false,
+            };
+            if !is_about_lanes {
                 return received;
             }
         }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use atoll::base::hash::{entity_hash, shard_of_hash};
 use atoll::base::{CoreIndex, Epoch, LinkId, Nanos, PodIndex, PodUid, Token};
 use atoll::engine::{Core, CoreParts, CoreQueues, Identity, LinkCommand, LinkLimits};
 use atoll::entity::foreign::next_node_number;
@@ -29,7 +30,7 @@ impl Bell for NoBell {
     fn ring(&self) {}
 }
 
-fn core(uid: PodUid, is_pod: bool, types: Vec<TypeHost>) -> Core {
+fn core(uid: PodUid, is_pod: bool, types: Vec<TypeHost>, limits: LinkLimits) -> Core {
     let doorbell = Arc::new(Doorbell::new(NoBell));
     Core::new(CoreParts {
         identity: Identity {
@@ -50,7 +51,7 @@ fn core(uid: PodUid, is_pod: bool, types: Vec<TypeHost>) -> Core {
             defaults: EntityDefaults::default(),
             wake_target: WakeTarget::new(Arc::clone(&doorbell)),
         },
-        limits: LinkLimits::default(),
+        limits,
         queues: CoreQueues { to: vec![None], from: vec![None], foreign: Arc::new(ForeignInbox::new(16, doorbell)) },
         types,
         inspector: None,
@@ -82,6 +83,11 @@ fn table() -> Arc<ShardTable> {
     Arc::new(ShardTable::from_parts(parts).expect("the table is sound"))
 }
 
+/// The shard of an id.
+pub fn shard_of(id: &str) -> u32 {
+    shard_of_hash(entity_hash(HASH_SEED, id.as_bytes()), SHARDS).0
+}
+
 /// A client and a pod.
 pub struct Wire {
     /// Sends.
@@ -100,10 +106,15 @@ pub struct Wire {
 impl Wire {
     /// A pod with one entity type.
     pub fn new<E: Entity>(options: EntityOptions<E::Protocol>) -> Wire {
+        Wire::with_limits::<E>(options, LinkLimits::default())
+    }
+
+    /// A pod with one entity type, and limits of the links of both.
+    pub fn with_limits<E: Entity>(options: EntityOptions<E::Protocol>, limits: LinkLimits) -> Wire {
         let types = vec![TypeHost::new::<E>(0, options, &EntityDefaults::default())];
         let wire = Wire {
-            client: core(CLIENT, false, Vec::new()),
-            pod: core(POD, true, types),
+            client: core(CLIENT, false, Vec::new(), limits),
+            pod: core(POD, true, types, limits),
             links: RefCell::default(),
             now: Cell::new(Nanos(1)),
             piece_bytes: Cell::new(usize::MAX),
@@ -155,14 +166,12 @@ impl Wire {
 
     /// Lets time pass, in one step.
     pub fn pass(&self, time: Duration) {
-        self.now.set(self.now.get() + time);
-        for core in [&self.client, &self.pod] {
-            core.advance(self.now.get());
-        }
+        self.advance(time);
         self.run();
     }
 
-    fn work(&self, core: &Core) -> bool {
+    /// Runs what is ready at one of the two.
+    pub fn work(&self, core: &Core) -> bool {
         let now = self.now.get();
         let mut any = false;
         while core.inboxes(now) | core.work(now, now + Duration::from_secs(1), &|| now, &|| false) {
@@ -180,9 +189,9 @@ impl Wire {
                 moved = true;
                 self.give_to_pod(link, &bytes);
             }
-            for (link, bytes) in self.take(&self.pod, |(client, pod)| (pod, client)) {
+            for (link, bytes) in self.take_answers() {
                 moved = true;
-                self.client.received(link, &bytes, self.now.get());
+                self.give_to_client(link, &bytes);
             }
             if !moved {
                 return;
@@ -191,7 +200,8 @@ impl Wire {
         panic!("the two do not come to rest");
     }
 
-    fn carry_out_commands(&self) -> bool {
+    /// Makes the connections that the client wants.
+    pub fn carry_out_commands(&self) -> bool {
         let (mut of_client, mut of_pod) = (Vec::new(), Vec::new());
         self.client.take_commands(&mut of_client);
         let mut any = !of_client.is_empty();
@@ -232,6 +242,25 @@ impl Wire {
     /// What the client has to send, with the pod's name of the link.
     pub fn take_requests(&self) -> Vec<(LinkId, Vec<u8>)> {
         self.take(&self.client, |pair| pair)
+    }
+
+    /// What the pod has to send, with the client's name of the link.
+    pub fn take_answers(&self) -> Vec<(LinkId, Vec<u8>)> {
+        self.take(&self.pod, |(client, pod)| (pod, client))
+    }
+
+    /// Brings bytes to the client.
+    pub fn give_to_client(&self, link: LinkId, bytes: &[u8]) {
+        for piece in bytes.chunks(self.piece_bytes.get()) {
+            self.client.received(link, piece, self.now.get());
+        }
+    }
+
+    /// Lets time pass; both do what is due, and nothing that follows from it.
+    pub fn advance(&self, time: Duration) {
+        self.now.set(self.now.get() + time);
+        self.client.advance(self.now.get());
+        self.pod.advance(self.now.get());
     }
 
     /// Brings bytes to the pod.
