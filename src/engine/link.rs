@@ -631,7 +631,7 @@ mod tests {
     fn ask(link: &Link, body_bytes: usize) {
         let head = RequestHead {
             kind: FrameKind::Ask,
-            flags: FrameFlags::new(crate::wire::Lane::Messages),
+            flags: FrameFlags::new(Lane::Messages),
             tag: 1,
             shard: ShardId(0),
             token: Token(1),
@@ -656,6 +656,7 @@ mod tests {
     #[test]
     fn few_requests_gather_while_others_are_unanswered() {
         let (link, mut sent) = (link(), Vec::new());
+        link.outgoing(Lane::Messages).grant(1 << 20);
         ask(&link, 1);
         assert!(!link.may_gather(), "nobody has anything to answer");
         link.take_output(&mut sent);
@@ -668,6 +669,7 @@ mod tests {
     #[test]
     fn answers_and_many_requests_do_not_wait() {
         let (link, mut sent) = (link(), Vec::new());
+        link.outgoing(Lane::Messages).grant(1 << 20);
         ask(&link, 1);
         link.take_output(&mut sent);
         ask(&link, LINK_GATHER_BYTES);
@@ -675,7 +677,7 @@ mod tests {
         sent.clear();
         link.take_output(&mut sent);
         ask(&link, 1);
-        let flags = FrameFlags::new(crate::wire::Lane::Messages);
+        let flags = FrameFlags::new(Lane::Messages);
         link.write_frame(FrameKind::Reply, flags, 0, Token(1), 9, |_, _| Ok(())).unwrap();
         assert!(!link.may_gather(), "somebody waits for the answer");
         sent.clear();
