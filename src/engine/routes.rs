@@ -586,6 +586,11 @@ impl Routes {
             key: outbound.key.to_number(),
             chain: outbound.call.chain,
         };
+        // No message comes before the table that it was sent by: else a core that has an older one would return this
+        // message, and take the next one if the newer table comes between them.
+        if let Some(table) = self.table.borrow().as_ref() {
+            self.tell_core(core, table);
+        }
         // SAFETY: the message is initialised, of the stated type, and `taken` tells its owner that it moved.
         let call = unsafe { CallParcel::new(address, outbound.message_type, outbound.message, host.pool()) };
         self.push(core, Parcel::Call(call));
