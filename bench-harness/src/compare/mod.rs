@@ -1,6 +1,6 @@
 //! `atoll-bench compare A.json B.json`: what changed from one run to another, and what of that is more than noise.
 //!
-//! [`read`] takes files apart, [`noise`] says how far a figure moves by itself, [`verdict`] puts both together for each
+//! `read` takes files apart, `noise` says how far a figure moves by itself, `verdict` puts both together for each
 //! scenario, and [`table`](Comparison::table) prints it. Pure but for the reading of the two files.
 
 mod noise;
