@@ -75,7 +75,7 @@ pub mod private {
     pub use rkyv;
     pub use serde;
 
-    pub use crate::entity::Infallible;
+    pub use crate::entity::{HandlerCall, Infallible};
     pub use crate::wire::schema;
 
     /// Makes an owned argument of one that lies in a body.

@@ -10,6 +10,7 @@ mod support;
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::task::Poll;
 
 use atoll::client::ClientOptions;
 use atoll::entity::EntityRef;
@@ -17,7 +18,7 @@ use atoll::pod::config::Spin;
 use atoll::runtime::{PumpOptions, Spin as RuntimeSpin};
 use atoll::services::echo::{EchoEntity, EchoRef};
 use atoll::services::guild::{GuildEntity, GuildRef};
-use atoll::{Client, Entity, EntityId, EntityOptions, Messenger, Pod, Scope, StartError};
+use atoll::{Client, Entity, EntityId, EntityOptions, Messenger, Pod, Scope, StartError, View, ViewOf};
 use support::counting::{Counting, ThreadCount};
 use support::*;
 
@@ -66,6 +67,64 @@ impl Relay for RelayEntity {
     }
 }
 
+/// An entity that reads its arguments where they lie.
+#[atoll::protocol]
+pub trait Summer {
+    /// The sum of the bytes, at once.
+    fn sum(&mut self, bytes: View<'_, Vec<u8>>) -> u64;
+    /// The sum of the bytes, after an await.
+    async fn sum_late(&mut self, bytes: View<'_, Vec<u8>>) -> u64;
+    /// The same beside others, of numbers, which need no memory of their own.
+    #[concurrent]
+    async fn sum_beside(&self, numbers: View<'_, [u64; 8]>) -> u64;
+}
+
+pub struct SummerEntity;
+
+impl Entity for SummerEntity {
+    type Protocol = SummerProtocol;
+
+    async fn start(_: &EntityId, _: Scope<Self>) -> Result<Self, StartError> {
+        Ok(SummerEntity)
+    }
+}
+
+/// Lets others run once.
+async fn yield_once() {
+    let mut yielded = false;
+    std::future::poll_fn(|context| {
+        if std::mem::replace(&mut yielded, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+fn sum(bytes: &[u8]) -> u64 {
+    bytes.iter().map(|byte| u64::from(*byte)).sum()
+}
+
+impl Summer for SummerEntity {
+    fn sum(&mut self, bytes: View<'_, Vec<u8>>) -> u64 {
+        sum(bytes.as_bytes())
+    }
+
+    async fn sum_late(&mut self, bytes: View<'_, Vec<u8>>) -> u64 {
+        yield_once().await;
+        sum(bytes.as_bytes())
+    }
+
+    async fn sum_beside(&self, numbers: View<'_, [u64; 8]>) -> u64 {
+        yield_once().await;
+        match numbers.get() {
+            ViewOf::Owned(numbers) => numbers.iter().sum(),
+            ViewOf::Archived(numbers) => numbers.iter().map(|number| number.to_native()).sum(),
+        }
+    }
+}
+
 /// A pod whose cores spin.
 fn pod(cores: u16) -> Pod {
     let mut config = config(cores);
@@ -75,6 +134,7 @@ fn pod(cores: u16) -> Pod {
         .entity::<EchoEntity>(EntityOptions::default())
         .entity::<GuildEntity>(EntityOptions::default())
         .entity::<RelayEntity>(EntityOptions::default())
+        .entity::<SummerEntity>(EntityOptions::default())
         .start()
         .unwrap()
 }
@@ -326,4 +386,47 @@ fn over_a_warm_link_a_message_allocates_nothing() {
         assert_eq!(echo.echo(vec![1; 100]).await.unwrap().len(), 100);
     });
     assert_eq!(echo, [2 * ROUND as u64, ROUND as u64]);
+}
+
+/// The bytes are made by the sender: one allocation. Nobody copies them into memory of their own.
+#[test]
+fn a_view_allocates_nothing_where_it_is_read() {
+    let ask_plain = |summer: SummerRef| async move {
+        assert_eq!(summer.sum(vec![1; 200]).await.unwrap(), 200);
+    };
+    let ask_late = |summer: SummerRef| async move {
+        assert_eq!(summer.sum_late(vec![1; 200]).await.unwrap(), 200);
+    };
+    let ask_beside = |summer: SummerRef| async move {
+        assert_eq!(summer.sum_beside([2; 8]).await.unwrap(), 16);
+    };
+    let of_sender = ROUND as u64;
+    {
+        let pod = pod(2);
+        let here = [
+            same_core("same core, view", &pod, ask_plain),
+            same_core("same core, view after an await", &pod, ask_late),
+            same_core("same core, view beside", &pod, ask_beside),
+        ];
+        assert_eq!(here, [of_sender, of_sender, 0]);
+        let across = [
+            across("across cores, view", &pod, ask_plain),
+            across("across cores, view after an await", &pod, ask_late),
+            across("across cores, view beside", &pod, ask_beside),
+        ];
+        assert_eq!(across, [[of_sender, 0], [of_sender, 0], [0, 0]]);
+    }
+    let pod = pod(1);
+    let client = client(&pod);
+    // The buffers grow to what many outstanding asks need.
+    over_a_link("link, view after an await", &pod, &client, 100, ask_late);
+    let link = [
+        over_a_link("link, view", &pod, &client, 1, ask_plain),
+        over_a_link("link, view after an await", &pod, &client, 1, ask_late),
+        over_a_link("link, view beside", &pod, &client, 1, ask_beside),
+    ];
+    assert_eq!(link, [[of_sender, 0], [of_sender, 0], [0, 0]]);
+    // With many outstanding some wait for their entity.
+    let many = over_a_link("link, view after an await", &pod, &client, 64, ask_late);
+    assert_eq!(many[1], 0);
 }

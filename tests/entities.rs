@@ -30,3 +30,5 @@ mod services;
 mod update;
 #[path = "entities/view.rs"]
 mod view;
+#[path = "entities/view_async.rs"]
+mod view_async;

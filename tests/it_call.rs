@@ -262,16 +262,16 @@ fn large_payloads_come_back_whole_and_too_large_ones_are_refused() {
             let payload: Vec<u8> = (0..length).map(|at| ((at * 31) >> 3) as u8).collect();
             assert!(block_on(echo.echo(payload.clone())).unwrap() == payload, "{length} bytes");
         }
-        let frame = atoll::base::limits::FRAME_BYTES_MAX;
-        assert_eq!(block_on(echo.echo(vec![1; frame - 300])), Ok(Vec::new()), "it fits a frame, echo wants less");
-        for length in [frame, 3 * frame] {
+        let most = atoll::base::limits::LINK_BODY_BYTES_MAX as usize;
+        assert_eq!(block_on(echo.echo(vec![1; most - 300])), Ok(Vec::new()), "it fits, echo wants less");
+        for length in [most, 3 * most] {
             let refused = block_on(echo.echo(vec![1; length]));
             assert_eq!(refused, Err(SendError::Cluster(ClusterError::PayloadTooLarge)), "{length} bytes");
             assert_eq!(block_on(echo.echo(vec![2; 10])), Ok(vec![2; 10]), "the link goes on");
         }
         let blob = client.messenger::<BlobRef>().entity(&id_on(&pod, owner, 0));
-        assert_eq!(block_on(blob.zeros(1_000_000)).unwrap().len(), 1_000_000);
-        let refused = block_on(blob.zeros(2_000_000));
+        assert_eq!(block_on(blob.zeros(2_000_000)).unwrap().len(), 2_000_000);
+        let refused = block_on(blob.zeros(most as u64));
         assert_eq!(refused, Err(SendError::Cluster(ClusterError::PayloadTooLarge)), "a reply has the same limit");
         assert_eq!(block_on(blob.zeros(3)), Ok(vec![0; 3]));
     }

@@ -202,9 +202,10 @@ fn calls_print_replies_and_errors() {
     assert_eq!(out(&members), "[\"ann\"]\n");
     assert_eq!(out(&pod.atoll(&["call", "guild", "g1", "leave", r#"{"user":"ann"}"#])), "null\n");
 
-    let fails = |arguments: &[&str]| one_sentence(&pod.atoll(&[&["call"], arguments].concat()), 1);
-    let declared = fails(&["guild", "g1", "pay", r#"{"user":"bob","coins":1}"#]);
+    let declared = pod.atoll(&["call", "guild", "g1", "pay", r#"{"user":"bob","coins":1}"#]);
+    let declared = one_sentence(&declared, 3);
     assert!(declared.contains("g1") && declared.contains("NotAMember"), "{declared}");
+    let fails = |arguments: &[&str]| one_sentence(&pod.atoll(&[&["call"], arguments].concat()), 1);
     let kind = fails(&["gild", "g1", "join", "{}"]);
     assert!(kind.contains("no entity type `gild`") && kind.contains("account, echo, guild"), "{kind}");
     let method = fails(&["guild", "g1", "joyn", "{}"]);

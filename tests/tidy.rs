@@ -1,8 +1,11 @@
 //! The texts of the project hold: links lead somewhere, the code in the README is the example that compiles, and the
-//! README and `.ci/run` have the same test command.
+//! README and `.ci/run` have the same test command. And the judge of `.ci/instructions` can fail.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+
+#[path = "../benches/instructions/judge.rs"]
+mod judge;
 
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -73,4 +76,15 @@ fn files_named_in_texts_exist() {
             }
         }
     }
+}
+
+#[test]
+fn the_judge_of_instruction_counts_refuses_what_is_dearer() {
+    use judge::Verdict::{Cheaper, Dearer, Same, Unrecorded};
+    let verdicts = [(1000.0, Same), (1050.0, Same), (1051.0, Dearer), (950.0, Same), (949.0, Cheaper)];
+    for (now, expected) in verdicts {
+        assert_eq!(judge::judge(Some(1000.0), now, 5.0), expected, "{now}");
+    }
+    assert_eq!([10.0, 12.0, 12.1].map(|now| judge::judge(Some(10.0), now, 5.0)), [Same, Same, Dearer]);
+    assert_eq!(judge::judge(None, 1.0, 5.0), Unrecorded);
 }

@@ -16,16 +16,19 @@ Examples:
   atoll-bench                                     the canonical run, against a pod that it starts
   atoll-bench ask --outstanding 1024              remote asks, 1024 in flight
   atoll-bench ask --rate 200k --duration 10s      open loop: 200,000 asks per second, latency from the intended time
+  atoll-bench sweep                               the same at rising rates, up to the knee
   atoll-bench ask --local --entities 100k         asks on one core of this process
   atoll-bench ask --pods 10.0.0.1:7000 --json ask.json
   atoll-bench start --local                       a million entities from cold
   atoll-bench cluster                             three pods under load: kills, clean stops, a pause
   atoll-bench floor all                           only the floors: what this machine can do
+  atoll-bench ask --html ask.html --hgrm ask.hgrm a page with charts, and the latencies for other plotters
+  atoll-bench compare before.json after.json      what changed, and what of that is more than noise
   atoll-bench flame ask-remote-64                 a flame graph, in flamegraphs/ask-remote-64/
 
 Every figure stands beside a floor: the same work written by hand, run in alternating rounds. A ratio above 1 always
 means slower than the floor. Exit codes: 0 measured, 1 failed, 2 wrong arguments, 3 refused because the harness itself
-was the bottleneck.";
+was the bottleneck, 4 worse (compare --fail-on-worse).";
 
 /// The load test of atoll: asks, tells and starts, each beside its floor.
 #[derive(Debug, Parser)]
@@ -52,6 +55,9 @@ pub enum Command {
     /// First messages to entities that are not running yet
     #[command(after_help = "Example:\n  atoll-bench start --local --entities 1M")]
     Start(Load),
+    /// Remote asks in an open loop at rising rates, up to the knee, and at half of it
+    #[command(after_help = "Examples:\n  atoll-bench sweep\n  atoll-bench sweep --from 20k --html sweep.html")]
+    Sweep(SweepArguments),
     /// The stream engine: hops, fusion, boundaries, materialization
     #[command(after_help = "Examples:\n  atoll-bench stream --local\n  atoll-bench stream --local --row fused-10 \
                             --json stream.json")]
@@ -65,6 +71,13 @@ pub enum Command {
                             atoll-bench cluster --kills 1 --stops 5 --rate 2k\n\nEverything runs on this machine, in \
                             processes that the run starts. The exit code is 1 if a target is missed.")]
     Cluster(ClusterArguments),
+    /// What changed between two files of `--json`, and what of that is more than noise
+    #[command(
+        after_help = "Examples:\n  atoll-bench compare before.json after.json\n  atoll-bench compare before.json \
+                            after.json --fail-on-worse --json change.json\n\nThe noise band comes from the rounds of \
+                            both files; five rounds of each are enough."
+    )]
+    Compare(CompareArguments),
     /// Records a canonical scenario or a floor with perf and renders its flame graph
     #[command(after_help = "Examples:\n  atoll-bench flame ask-remote-64\n  atoll-bench flame ask-local-1 --output \
                             graph\n  atoll-bench flame floor-mailbox-loop\n\nNeeds perf (Debian, Ubuntu: the \
@@ -116,6 +129,12 @@ pub struct Common {
     /// Writes the result as one JSON object
     #[arg(long, global = true, value_name = "FILE", help_heading = "Measurement")]
     pub json: Option<PathBuf>,
+    /// Writes the latencies as HdrHistogram text; of several scenarios into a folder
+    #[arg(long, global = true, value_name = "FILE|DIR", help_heading = "Measurement")]
+    pub hgrm: Option<PathBuf>,
+    /// Writes a page with charts: one file, no scripts, nothing to load
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Measurement")]
+    pub html: Option<PathBuf>,
     /// Processor of the pod's core, and of everything local
     #[arg(long, global = true, default_value_t = 0, value_name = "N", help_heading = "Placement")]
     pub pod_cpu: usize,
@@ -128,6 +147,24 @@ pub struct Common {
     /// Leaves the floor rounds out (for flame graphs).
     #[arg(long, global = true, hide = true)]
     pub no_floor: bool,
+}
+
+/// A sweep.
+#[derive(Args, Clone, Debug)]
+pub struct SweepArguments {
+    /// The first rate, in sends per second; each further one is 1.4 times the one before. Takes k and M
+    #[arg(long, value_name = "R", value_parser = rate, default_value = "50k")]
+    pub from: f64,
+    /// Addresses of pods that run already; without it a pod is started for each rate
+    #[arg(long, value_name = "ADDR", value_delimiter = ',')]
+    pub pods: Vec<String>,
+    /// Entities that the messages go round; takes k and M
+    #[arg(long, value_name = "N", value_parser = count, default_value = "1000")]
+    pub entities: u32,
+    /// Body bytes of a message; 0 means a bare number
+    #[arg(long, value_name = "BYTES", default_value_t = PAYLOAD_BYTES,
+          value_parser = clap::value_parser!(u32).range(0..=1 << 20))]
+    pub payload: u32,
 }
 
 /// What to measure of the stream engine.
@@ -196,8 +233,11 @@ pub struct FloorArguments {
     #[arg(value_enum, default_value_t = FloorName::All)]
     pub floor: FloorName,
     /// Messages in flight
-    #[arg(long, value_parser = count, default_value = "64")]
+    #[arg(long, value_parser = count, default_value = "64", conflicts_with = "rate")]
     pub outstanding: u32,
+    /// Open loop on the bare ring: messages per second; takes k and M
+    #[arg(long, value_name = "R", value_parser = rate)]
+    pub rate: Option<f64>,
     /// Entities [default: 1000; starts: 1M]
     #[arg(long, value_parser = count)]
     pub entities: Option<u32>,
@@ -221,6 +261,20 @@ pub enum CallGraph {
     Fp,
     /// Unwinding tables: slower and much larger recordings
     Dwarf,
+}
+
+/// Two runs.
+#[derive(Args, Clone, Debug)]
+pub struct CompareArguments {
+    /// What `--json` wrote earlier
+    #[arg(value_name = "A.json")]
+    pub before: PathBuf,
+    /// What `--json` wrote later
+    #[arg(value_name = "B.json")]
+    pub after: PathBuf,
+    /// Ends with exit code 4 if a scenario is worse beyond the noise
+    #[arg(long)]
+    pub fail_on_worse: bool,
 }
 
 /// What to draw.
@@ -366,6 +420,7 @@ impl FloorArguments {
             request_bytes: self.request_bytes as usize,
             reply_bytes: self.reply_bytes as usize,
             outstanding,
+            rate_per_second: self.rate,
             server_cpu: common.pod_cpu,
             client_cpu: common.client_cpu,
             spin: common.spin,

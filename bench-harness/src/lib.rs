@@ -9,7 +9,8 @@
 //! - [`drive`]: starts the pod and sends.
 //! - [`cluster`]: several pods that are killed, stopped and paused; it knows atoll too.
 //! - [`rounds`]: alternates floor and subject, repeats disturbed rounds.
-//! - [`report`]: progress line, table, JSON.
+//! - [`report`]: progress line, table, JSON, distributions, a page with charts.
+//! - [`compare`]: what changed between two reports, and what of that is more than noise.
 //! - [`flame`]: records a scenario with perf and renders the flame graph.
 //! - [`run`]: puts a command together; [`child`]: processes made of this very binary.
 #![deny(unsafe_code)]
@@ -18,6 +19,7 @@
 pub mod arguments;
 pub mod child;
 pub mod cluster;
+pub mod compare;
 pub mod drive;
 pub mod flame;
 pub mod floors;
@@ -28,3 +30,4 @@ pub mod run;
 pub mod scenario;
 pub mod schedule;
 pub mod streams;
+pub mod sweep;

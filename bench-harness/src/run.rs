@@ -2,26 +2,30 @@
 
 use core::cell::RefCell;
 use core::time::Duration;
-use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 
-use crate::arguments::{Arguments, ClusterArguments, Command, Common, FloorArguments};
+use crate::arguments::{Arguments, ClusterArguments, Command, Common, FloorArguments, SweepArguments};
 use crate::cluster;
 use crate::drive::{self, Subject};
 use crate::floors::{Floor, bare_ring, entity_start};
 use crate::measure::{RoundLength, check_processor};
-use crate::report::{FloorTable, Machine, ProgressLine, Report, ReportFile, time};
+use crate::report::{Files, FloorTable, Machine, ProgressLine, Report, ReportFile, time};
 use crate::rounds::{self, Progress, Round};
 use crate::scenario::{Operation, Place, Scenario, Setting};
+use crate::sweep::{self, Sweep};
 
 /// The exit code of a result that must not be used.
 const REFUSED: u8 = 3;
+/// The exit code of a comparison that found something worse, if that was asked for.
+const WORSE: u8 = 4;
 /// A floor needs no more than this for a stable figure; the rest of the time belongs to the subject.
 const FLOOR_DURATION_MAX: Duration = Duration::from_millis(500);
+/// A round of a sweep, unless it is chosen.
+const SWEEP_DURATION: Duration = Duration::from_millis(100);
 
-/// Runs a command line. The code: 0 measured, 1 failed, 3 refused.
+/// Runs a command line. The code: 0 measured, 1 failed, 3 refused, 4 worse.
 pub fn run(arguments: Arguments) -> ExitCode {
     let outcome = execute(arguments);
     if let Err(error) = &outcome {
@@ -30,23 +34,24 @@ pub fn run(arguments: Arguments) -> ExitCode {
     ExitCode::from(exit_code(&outcome))
 }
 
-fn exit_code(outcome: &anyhow::Result<bool>) -> u8 {
-    match outcome {
-        Ok(false) => 0,
-        Ok(true) => REFUSED,
-        Err(_) => 1,
-    }
+fn exit_code(outcome: &anyhow::Result<u8>) -> u8 {
+    outcome.as_ref().map_or(1, |code| *code)
 }
 
-/// Returns whether a result was refused.
-fn execute(Arguments { command, common }: Arguments) -> anyhow::Result<bool> {
-    match command {
+/// Returns the exit code.
+fn execute(Arguments { command, common }: Arguments) -> anyhow::Result<u8> {
+    let refused = match command {
         None => measure(&Scenario::canonical(), &common.setting(&[]), &common),
         Some(Command::Ask(load)) => measure(&[load.scenario(Operation::Ask)], &common.setting(&load.pods), &common),
         Some(Command::Tell(load)) => measure(&[load.scenario(Operation::Tell)], &common.setting(&load.pods), &common),
         Some(Command::Start(load)) => measure(&[load.scenario(Operation::Start)], &common.setting(&load.pods), &common),
+        Some(Command::Sweep(chosen)) => measure_sweep(&chosen, &common),
         Some(Command::Stream(stream)) => crate::streams::run(&common, &stream.row).map(|()| false),
         Some(Command::Floor(chosen)) => floors(&chosen, &common).map(|()| false),
+        Some(Command::Compare(chosen)) => {
+            let worse = crate::compare::run(&chosen, &Files::of(&common))?;
+            return Ok(if worse && chosen.fail_on_worse { WORSE } else { 0 });
+        }
         Some(Command::Flame(flame)) => crate::flame::flame(&flame, &common).map(|()| false),
         Some(Command::Cluster(cluster)) => measure_cluster(&cluster, &common).map(|()| false),
         Some(Command::ClusterManager(manager)) => cluster::manager(&manager).map(|()| false),
@@ -57,20 +62,23 @@ fn execute(Arguments { command, common }: Arguments) -> anyhow::Result<bool> {
         }
         Some(Command::SubjectEntityMemory { entities }) => drive::print_entity_memory(entities).map(|()| false),
         Some(Command::FloorEntityMemory { entities }) => entity_start::print_memory(entities).map(|()| false),
-    }
+    };
+    refused.map(|refused| if refused { REFUSED } else { 0 })
 }
 
 fn measure_cluster(arguments: &ClusterArguments, common: &Common) -> anyhow::Result<()> {
+    let files = Files::of(common);
+    files.prepare(true)?;
     let report = cluster::run(arguments)?;
     println!("{}\n", report.machine.line());
     print!("{}", report.table());
-    if let Some(path) = &common.json {
-        write_json(path, &report)?;
-    }
+    files.write(&report, &report.distributions(), || report.page())?;
     if report.targets_met { Ok(()) } else { bail!("a target was missed; see the table") }
 }
 
 fn measure(scenarios: &[Scenario], setting: &Setting, common: &Common) -> anyhow::Result<bool> {
+    let files = Files::of(common);
+    files.prepare(true)?;
     check_processor(setting.pod_cpu, "--pod-cpu")?;
     if scenarios.iter().any(|scenario| scenario.place != Place::Local) {
         check_processor(setting.client_cpu, "--client-cpu")?;
@@ -84,10 +92,42 @@ fn measure(scenarios: &[Scenario], setting: &Setting, common: &Common) -> anyhow
     println!("{}\n", Machine::read().line());
     print!("{}", Report::table(&reports));
     let refused = reports.iter().any(|report| report.refused.is_some());
-    if let (Some(path), Some(file)) = (&common.json, ReportFile::new(reports)) {
-        write_json(path, &file)?;
+    if let Some(report) = ReportFile::new(reports) {
+        files.write(&report, &report.distributions(), || report.page())?;
     }
     Ok(refused)
+}
+
+/// A report file that says where the knee is.
+#[derive(serde::Serialize)]
+struct SweepFile<'a> {
+    #[serde(flatten)]
+    file: &'a ReportFile,
+    sweep: Sweep,
+}
+
+fn measure_sweep(chosen: &SweepArguments, common: &Common) -> anyhow::Result<bool> {
+    let files = Files::of(common);
+    files.prepare(true)?;
+    let setting = common.setting(&chosen.pods);
+    // Short rounds: a pause of the host spoils few of many, and the median over them is what counts.
+    let setting = Setting { duration: common.duration.unwrap_or(SWEEP_DURATION), ..setting };
+    check_processor(setting.pod_cpu, "--pod-cpu")?;
+    check_processor(setting.client_cpu, "--client-cpu")?;
+    let mut line = ProgressLine::new();
+    let mut measure = |scenario: &Scenario, setting: &Setting| {
+        measure_one(scenario, setting, &mut line).with_context(|| scenario.name())
+    };
+    let scenario = sweep::scenario(chosen.entities, chosen.payload);
+    let (reports, found) = sweep::sweep(&scenario, chosen.from, &setting, &mut measure)?;
+    line.clear();
+    println!("{}\n", Machine::read().line());
+    print!("{}\n{found}", Report::table(&reports));
+    // A step beyond the knee may be refused: that is how the sweep ends.
+    if let Some(file) = ReportFile::new(reports) {
+        files.write(&SweepFile { file: &file, sweep: found }, &file.distributions(), || file.page())?;
+    }
+    Ok(false)
 }
 
 fn measure_one(scenario: &Scenario, setting: &Setting, line: &mut ProgressLine) -> anyhow::Result<Report> {
@@ -129,6 +169,8 @@ fn progress_text(name: &str, at: Progress, last: Option<&Round>) -> String {
 
 /// Only the floors, in alternating rounds.
 fn floors(chosen: &FloorArguments, common: &Common) -> anyhow::Result<()> {
+    let files = Files::of(common);
+    files.prepare(true)?;
     let mut setting = common.setting(&[]);
     setting.duration = common.duration.unwrap_or(FLOOR_DURATION_MAX);
     let floors = chosen.floors(common);
@@ -160,16 +202,7 @@ fn floors(chosen: &FloorArguments, common: &Common) -> anyhow::Result<()> {
     line.clear();
     println!("{}\n", table.machine.line());
     print!("{}", table.text());
-    if let Some(path) = &common.json {
-        write_json(path, &table)?;
-    }
-    Ok(())
-}
-
-fn write_json(path: &Path, value: &impl serde::Serialize) -> anyhow::Result<()> {
-    let mut text = serde_json::to_string_pretty(value)?;
-    text.push('\n');
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    files.write(&table, &table.distributions(), || table.page())
 }
 
 #[cfg(test)]
@@ -178,8 +211,8 @@ mod tests {
 
     #[test]
     fn a_refused_result_has_its_own_exit_code() {
-        assert_eq!(exit_code(&Ok(false)), 0);
-        assert_eq!(exit_code(&Ok(true)), 3);
+        assert_eq!(exit_code(&Ok(0)), 0);
+        assert_eq!(exit_code(&Ok(REFUSED)), 3);
         assert_eq!(exit_code(&Err(anyhow::anyhow!("broken"))), 1);
     }
 }

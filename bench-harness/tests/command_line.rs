@@ -36,6 +36,64 @@ fn the_bare_ring_runs_between_two_processes_and_is_written_as_json() {
 }
 
 #[test]
+fn a_run_leaves_a_page_and_its_latencies_and_can_be_compared() {
+    let folder = std::env::temp_dir().join(format!("atoll-bench-files-{}", std::process::id()));
+    let at = |name: &str| folder.join(name).display().to_string();
+    for run in ["a", "b"] {
+        let output = atoll_bench(&format!(
+            "ask --local --rounds 5 --duration 20ms --warm-up 5ms --json {} --html {} --hgrm {}",
+            at(&format!("{run}.json")),
+            at(&format!("{run}/page.html")),
+            at(&format!("{run}/ask.hgrm"))
+        ));
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    }
+    let read =
+        |name: &str| std::fs::read_to_string(folder.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
+    assert!(read("a/page.html").contains("ask --local --rounds 5") && read("a/page.html").contains("<svg"));
+    for distribution in ["a/ask.hgrm", "a/ask.floor.hgrm"] {
+        assert!(read(distribution).contains("#[Mean "), "{distribution}");
+    }
+    let output = atoll_bench(&format!("compare {} {} --json {}", at("a.json"), at("b.json"), at("change.json")));
+    assert!(output.status.success() && text(&output.stdout).contains("ask-local-64"), "{}", text(&output.stderr));
+    assert!(read("change.json").contains("\"verdict\""));
+
+    // A run that did everything in ten times the time.
+    let mut slow: serde_json::Value = serde_json::from_str(&read("a.json")).unwrap();
+    for round in slow["rounds"].as_array_mut().unwrap() {
+        for figure in ["operations_per_second", "floor_ratio"] {
+            let factor = if figure == "floor_ratio" { 10.0 } else { 0.1 };
+            round[figure] = (round[figure].as_f64().unwrap() * factor).into();
+        }
+    }
+    std::fs::write(folder.join("slow.json"), slow.to_string()).unwrap();
+    let against_slow = format!("compare {} {}", at("a.json"), at("slow.json"));
+    let output = atoll_bench(&against_slow);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stdout).contains("WORSE: "), "{}", text(&output.stdout));
+    assert_eq!(atoll_bench(&format!("{against_slow} --fail-on-worse")).status.code(), Some(4));
+    assert_eq!(atoll_bench(&format!("compare {0} {0} --fail-on-worse", at("a.json"))).status.code(), Some(0));
+
+    let output = atoll_bench(&format!("compare {} {}", at("a.json"), at("a/ask.hgrm")));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("is no JSON"), "{}", text(&output.stderr));
+    std::fs::remove_dir_all(&folder).unwrap();
+}
+
+#[test]
+fn a_page_that_cannot_be_is_refused_before_the_measurement() {
+    for (line, advice) in [
+        ("stream --local --hgrm x.hgrm", "--hgrm"),
+        ("compare a b --html x.html", "--html"),
+        ("floor all --json /", "is a folder"),
+    ] {
+        let output = atoll_bench(line);
+        assert_eq!(output.status.code(), Some(1), "{line}");
+        assert!(text(&output.stderr).contains(advice), "{line}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn a_fresh_process_tells_the_memory_of_an_entity() {
     let output = atoll_bench("floor entity-start --entities 100k --rounds 1");
     let shown = text(&output.stdout);
@@ -46,7 +104,7 @@ fn a_fresh_process_tells_the_memory_of_an_entity() {
 #[test]
 fn help_has_examples_and_names_the_exit_codes() {
     let shown = text(&atoll_bench("--help").stdout);
-    assert!(shown.contains("Examples:") && shown.contains("3 refused"), "{shown}");
+    assert!(shown.contains("Examples:") && shown.contains("3 refused") && shown.contains("4 worse"), "{shown}");
     assert!(!shown.contains("floor-peer"), "internal commands are hidden: {shown}");
 }
 

@@ -200,7 +200,7 @@ pub struct Token(pub u64);
 pub struct Epoch(pub u64);
 
 /// A link of one core: position and generation, so that a late answer never reaches a link that took its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkId {
     /// Position in the core's table of links.
     pub index: u32,

@@ -197,7 +197,7 @@ pub struct ClientArguments {
     #[arg(long, value_name = "NAME", env = "ATOLL_POD_CLUSTER_NAME", default_value = "atoll", global = true)]
     pub cluster_name: String,
 
-    /// How long to wait for the answer, such as "500ms" or "5s"
+    /// How long to wait for the answer, as a number with ns, us, ms, s, m, h or d: "500ms", "1m30s"
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = parse_timeout, global = true)]
     pub timeout: Duration,
 }
@@ -210,7 +210,11 @@ Examples:
   atoll call guild g1 members
   echo '{\"user\":\"ann\"}' | atoll call guild g1 leave - --pods 10.0.0.7:7400 --timeout 500ms
 
-Exit code: 0 for a reply, 1 for an error of the entity or the cluster, 2 for wrong usage.")]
+A call that times out or is stopped (Ctrl-C) is cancelled: its message leaves the mailbox, or its handler is
+dropped where it awaits, unless the message is `#[uninterruptible]`. It may have been processed in part.
+
+Exit code: 0 for a reply; 3 for an error that the message declares; 1 for every other failure, such as no
+reply in time, an unknown message, arguments that it does not take, or no pod; 2 for wrong usage.")]
 pub struct CallArguments {
     /// Name of the entity type, such as `guild`
     pub entity_type: String,

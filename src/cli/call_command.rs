@@ -1,19 +1,38 @@
 //! Executes `atoll call`.
 
+use std::time::Instant;
+
 use anyhow::bail;
 
 use super::arguments::{CallArguments, ClientArguments};
+use crate::base::ClusterError;
 use crate::client::{Client, ClientOptions};
 use crate::wire::JsonOutcome;
 use crate::wire::control::JsonCall;
 
-/// Sends one message and prints its reply.
+/// The entity answered with an error that its message declares, which is JSON.
+#[derive(Debug, thiserror::Error)]
+#[error("the entity `{entity_id}` answered with its error: {error}")]
+pub struct DeclaredError {
+    /// The entity.
+    pub entity_id: String,
+    /// The error.
+    pub error: String,
+}
+
+/// Sends one message and prints its reply. The timeout of the arguments covers all of it.
 ///
 /// # Errors
-/// If the cluster cannot be reached, or the entity or the cluster answers with an error.
+/// If the cluster cannot be reached, or it or the entity answers with an error; a [`DeclaredError`] if the message
+/// declares that error.
 pub fn run(arguments: &CallArguments) -> anyhow::Result<()> {
     let body = arguments.body()?.to_string();
+    let started = Instant::now();
     let client = connect(&arguments.client)?;
+    let remaining = arguments.client.timeout.saturating_sub(started.elapsed());
+    if remaining.is_zero() {
+        return Err(ClusterError::SendTimeout.into());
+    }
     let call = JsonCall {
         entity_type: arguments.entity_type.clone(),
         entity_id: arguments.entity_id.to_string(),
@@ -21,11 +40,9 @@ pub fn run(arguments: &CallArguments) -> anyhow::Result<()> {
         body,
         timeout_ms: 0,
     };
-    match client.call_json(call, arguments.client.timeout)? {
+    match client.call_json(call, remaining)? {
         JsonOutcome::Reply(reply) => Ok(super::print(&format!("{reply}\n"))?),
-        JsonOutcome::Declared(error) => {
-            bail!("the entity `{}` answered with its error: {error}", arguments.entity_id)
-        }
+        JsonOutcome::Declared(error) => Err(DeclaredError { entity_id: arguments.entity_id.to_string(), error }.into()),
         JsonOutcome::Failed { text, .. } => bail!(text),
     }
 }

@@ -2,7 +2,8 @@
 //!
 //! `arguments` turns the command line into plain structs; each `…_command` module executes one of them; [`main`] prints
 //! their errors. Invariants: results go to standard output, logs and errors to standard error; an error is one sentence
-//! that starts with `error:` and says what to do; exit codes are 0, 1 (failed) and 2 (wrong usage or configuration).
+//! that starts with `error:` and says what to do; exit codes are 0, 1 (failed), 2 (wrong usage or
+//! configuration) and 3 (an entity answered with an error that its message declares).
 
 pub mod arguments;
 pub mod call_command;
@@ -25,6 +26,8 @@ use arguments::{Arguments, Command};
 pub const FAILED: u8 = 1;
 /// Exit code of wrong usage and wrong configuration, as clap has it too.
 pub const WRONG_USAGE: u8 = 2;
+/// Exit code of a call that an entity answered with an error that its message declares.
+pub const DECLARED_ERROR: u8 = 3;
 
 /// A mistake in the arguments that only shows after they were parsed.
 #[derive(Debug, thiserror::Error)]
@@ -66,7 +69,11 @@ pub fn main() -> ExitCode {
 
 fn exit_code(error: &anyhow::Error) -> u8 {
     let usage = error.chain().any(|cause| cause.is::<ConfigError>() || cause.is::<UsageError>());
-    if usage { WRONG_USAGE } else { FAILED }
+    match () {
+        () if usage => WRONG_USAGE,
+        () if error.is::<call_command::DeclaredError>() => DECLARED_ERROR,
+        () => FAILED,
+    }
 }
 
 /// Writes a result to standard output. A reader that went away (`atoll … | head`) is no error.

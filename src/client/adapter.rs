@@ -107,6 +107,11 @@ impl Engine for LoopEngine {
     }
 
     #[inline]
+    fn may_gather(&self, link: LinkId) -> bool {
+        self.core.may_gather(link)
+    }
+
+    #[inline]
     fn take_output(&self, link: LinkId, into: &mut Vec<u8>) {
         self.core.take_output(link, into);
     }

@@ -169,10 +169,11 @@ impl Client {
         self.inner.node.spawn_on(core, make)
     }
 
-    /// Calls a message of a `json` protocol by name. Blocks the calling thread.
+    /// Calls a message of a `json` protocol by name. Blocks the calling thread. After the timeout the call is cancelled,
+    /// as an ask is: its message leaves the mailbox, or its handler is dropped, unless it is uninterruptible.
     ///
     /// # Errors
-    /// If the entity's pod cannot be reached or does not answer in time.
+    /// If the entity's pod cannot be reached or does not answer in time, or the call is larger than a frame may be.
     pub fn call_json(&self, call: JsonCall, timeout: Duration) -> Result<JsonOutcome, ClusterError> {
         let seed = self.inner.hash_seed;
         self.on_core(timeout, move |core| {
@@ -213,7 +214,7 @@ impl Client {
             })),
         )?;
         // The core's own timeout comes first unless the core hangs.
-        answered.recv_timeout(timeout + Duration::from_secs(1)).map_err(|_| ClusterError::SendTimeout)?
+        answered.recv_timeout(timeout.saturating_add(Duration::from_secs(1))).map_err(|_| ClusterError::SendTimeout)?
     }
 
     /// How many messages were sent again, since their shard had moved or their link had failed.

@@ -349,10 +349,10 @@ mod tests {
     }
 
     /// Correlation, routing block and body.
-    type Message = (u64, Vec<u8>, Vec<u8>);
+    type Whole = (u64, Vec<u8>, Vec<u8>);
 
     /// What a receiver makes of frames: the messages, or what is wrong.
-    fn received(parts: &[Part]) -> Result<Vec<Message>, PartError> {
+    fn received(parts: &[Part]) -> Result<Vec<Whole>, PartError> {
         let (mut open, mut whole) = (None, Vec::new());
         for part in parts {
             let frame = part.frame();

@@ -301,6 +301,7 @@ impl Core {
         self.host.set_now(now);
         self.is_frozen_now();
         self.host.advance();
+        self.end_late_calls(now);
         if self.streams.next_deadline() <= now {
             self.streams.take_events(now);
         }
@@ -343,6 +344,7 @@ impl Core {
     /// When [`Core::advance`] must be called next.
     pub fn next_deadline(&self) -> Nanos {
         let deadline = self.host.next_deadline().min(self.routes.next_forgiveness());
+        let deadline = deadline.min(self.routes.open_calls.next_deadline());
         let look = if self.host.is_frozen() { self.host.now() + FROZEN_LOOK } else { Nanos::NEVER };
         deadline.min(self.next_greeting_check.get()).min(look).min(self.streams.next_deadline())
     }
@@ -394,6 +396,12 @@ impl Core {
         }
     }
 
+    /// Whether the output of a link may wait for more of it.
+    #[inline]
+    pub fn may_gather(&self, id: LinkId) -> bool {
+        !self.stopped.get() && self.routes.link(id).is_some_and(|link| link.may_gather())
+    }
+
     /// Swaps out the output of a link.
     pub fn take_output(&self, id: LinkId, into: &mut Vec<u8>) {
         let Some(link) = self.routes.link(id) else { return };
@@ -403,12 +411,10 @@ impl Core {
         if !link.leaving.is_empty() {
             self.routes.write_parts(&link);
         }
-        if link.send.borrow_mut().take(into) > 0 {
-            link.bulk_in_send.set(0);
-        }
+        link.take_output(into);
         let has_more = !link.leaving.is_empty() && link.is_open();
-        link.has_messages.set(has_more);
         if has_more {
+            link.has_messages.set(true);
             // The next parts go with the next send, behind what comes to be sent until then.
             self.routes.mark_dirty(&link);
         }

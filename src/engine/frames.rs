@@ -3,16 +3,13 @@
 //! Called by `core` with the bytes of a receive buffer. A request is handled where its frame lies, inside this call; only
 //! what an entity must keep is copied. Invariants: every ask and tell is answered exactly once (or its link closes);
 //! what does not make sense closes the link with a counted reason and harms no other.
-#![allow(unsafe_code)]
-
-use core::ptr::null_mut;
 
 use super::core::Core;
 use super::link::{Link, Phase};
 use super::routes::{EngineCounters, LinkCommand};
 use super::serving::Place;
 use crate::base::hash::entity_hash;
-use crate::base::limits::{HOPS_MAX, LINK_QUESTIONS_MAX};
+use crate::base::limits::HOPS_MAX;
 use crate::base::{ClusterError, EntityId, Nanos};
 use crate::entity::router::Router;
 use crate::entity::{Call, CallChain, Delivered, Delivery, PendingKey, ReplyTo};
@@ -122,6 +119,9 @@ impl Core {
     }
 
     fn cancel(&self, link: &Link, correlation: u64) {
+        if self.cancel_json(link.id, correlation, ClusterError::EntityInterrupted) {
+            return;
+        }
         if link.drop_arriving(true, correlation) {
             return;
         }
@@ -228,65 +228,5 @@ impl Core {
             call: Call { reply_to, chain: routing.chain().collect::<CallChain>() },
         };
         self.host.deliver_body(&delivery, frame.body).map(Some).map_err(ClusterError::from)
-    }
-
-    /// A call in JSON: like a request, with names instead of numbers.
-    pub(super) fn json_call(&self, link: &Link, correlation: u64, call: &crate::wire::control::JsonCall) {
-        if link.questions.get() >= LINK_QUESTIONS_MAX {
-            return self.close_link(link, "questions_max");
-        }
-        link.questions.set(link.questions.get() + 1);
-        let delivered = self.deliver_json(link, correlation, call);
-        let refused = match delivered {
-            Ok(Delivered::Failed(error)) => Err((error, error.to_string())),
-            Ok(_) => Ok(()),
-            Err(refused) => Err(refused),
-        };
-        if let Err((error, text)) = refused {
-            let outcome = crate::wire::JsonOutcome::Failed { code: error.code(), text };
-            self.routes.write_json(link, correlation, outcome);
-        }
-    }
-
-    fn deliver_json(
-        &self,
-        link: &Link,
-        correlation: u64,
-        call: &crate::wire::control::JsonCall,
-    ) -> Result<Delivered, (ClusterError, String)> {
-        let types = self.host.types();
-        let Some(type_index) = self.host.type_index(&call.entity_type) else {
-            let known: Vec<_> = types.iter().map(|kind| kind.name()).collect();
-            let text = format!("there is no entity type `{}` here; there are: {}", call.entity_type, known.join(", "));
-            return Err((ClusterError::NotServed, text));
-        };
-        let methods = types[usize::from(type_index)].methods();
-        let Some(method) = methods.iter().find(|method| method.name() == call.method) else {
-            let known: Vec<_> = methods.iter().map(|method| method.name()).collect();
-            let text = format!("`{}` has no message `{}`; it has: {}", call.entity_type, call.method, known.join(", "));
-            return Err((ClusterError::NotServed, text));
-        };
-        let hash = entity_hash(self.host.hash_seed(), call.entity_id.as_bytes());
-        let shard = crate::base::hash::shard_of_hash(hash, self.host.number_of_shards());
-        let id = EntityId::new(&call.entity_id).map_err(|error| (ClusterError::InvalidEntityId, error.to_string()))?;
-        if self.is_frozen_now() || self.host.shard_token(shard).is_none() {
-            return Err((ClusterError::Busy, "the entity's shard is on its way to another pod; try again".to_owned()));
-        }
-        let delivery = Delivery {
-            type_index,
-            hash,
-            id: &id,
-            method,
-            call: Call { reply_to: ReplyTo::Json(link.id, correlation), chain: CallChain::EMPTY },
-        };
-        let mut delivered = Delivered::Failed(ClusterError::Serialization);
-        let decoded = method.decode_json(&call.body, &mut |message| {
-            // SAFETY: the message was just decoded as the method's type and is given away.
-            delivered = unsafe { self.host.deliver(&delivery, message, null_mut()) };
-        });
-        match decoded {
-            Ok(()) => Ok(delivered),
-            Err(text) => Err((ClusterError::Serialization, format!("`{}` does not take this: {text}", call.method))),
-        }
     }
 }

@@ -110,6 +110,7 @@ impl Core {
             self.routes.table_in_doubt.set(true);
         }
         self.host.cancel_callers_of(id);
+        self.routes.forget_calls_of(id);
         self.held.forget_link(id);
         // What was not answered is sent again, once there is a way; its own timeout bounds that.
         self.routes.unroute_link(&self.host, &link);
@@ -147,6 +148,7 @@ impl Core {
             ControlMessage::Pong { .. } => {}
             ControlMessage::JsonCall(call) => self.json_call(link, correlation, &call),
             ControlMessage::JsonResult { outcome } => {
+                self.routes.question_answered(link);
                 let key = PendingKey::from_number(correlation);
                 if self.host.is_at_link(key, link.id) {
                     hand_over(&self.host, key, outcome);
@@ -154,6 +156,7 @@ impl Core {
             }
             ControlMessage::InspectRequest { question } => self.inspect(link, correlation, question),
             ControlMessage::InspectReply { json } => {
+                self.routes.question_answered(link);
                 let key = PendingKey::from_number(correlation);
                 if self.host.is_at_link(key, link.id) {
                     hand_over(&self.host, key, json);

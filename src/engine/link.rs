@@ -11,7 +11,7 @@ use std::rc::Rc;
 use super::bulk::{Arriving, GivenUp, Leaving, LeavingQueue, Left, PartError};
 use super::lanes::{Incoming, LANES, Outgoing};
 use crate::base::hash::WordMap;
-use crate::base::limits::{BODY_PART_TIMEOUT, BULK_BODY_BYTES, BULK_PART_BYTES, BULK_SEND_BYTES};
+use crate::base::limits::{BODY_PART_TIMEOUT, BULK_BODY_BYTES, BULK_PART_BYTES, BULK_SEND_BYTES, LINK_GATHER_BYTES};
 use crate::base::{ClusterError, CoreIndex, LinkId, Nanos, PodUid, ShardId, Token};
 use crate::wire::control::LaneLimits;
 use crate::wire::{
@@ -106,6 +106,10 @@ pub(super) struct Link {
     pub dirty: Cell<bool>,
     /// Requests that wait for their answer.
     pub in_flight: Cell<u32>,
+    /// Those of them that are in the send buffer.
+    unsent_requests: Cell<u32>,
+    /// The send buffer holds something besides requests.
+    has_answers: Cell<bool>,
     /// Schemas of the messages that the peer knows, by tag.
     pub schemas: RefCell<WordMap<u32, u64>>,
     /// The last of them that was found to be ours too.
@@ -122,8 +126,10 @@ pub(super) struct Link {
     pub paused: Cell<bool>,
     /// Wants every new table.
     pub wants_tables: Cell<bool>,
-    /// Questions of the peer that the control thread has not answered.
+    /// Questions of the peer that the control thread or an entity has not answered.
     pub questions: Cell<u32>,
+    /// Our questions that the peer has not answered.
+    pub asked: Cell<u32>,
     /// The pod at the other end, once it has said so.
     pub peer_uid: Cell<Option<PodUid>>,
     /// The send buffer holds something besides control frames.
@@ -188,6 +194,8 @@ impl Link {
             send: RefCell::new(send),
             dirty: Cell::new(false),
             in_flight: Cell::new(0),
+            unsent_requests: Cell::new(0),
+            has_answers: Cell::new(false),
             schemas: RefCell::default(),
             agreed: Cell::new(None),
             outgoing: Default::default(),
@@ -197,6 +205,7 @@ impl Link {
             paused: Cell::new(false),
             wants_tables: Cell::new(false),
             questions: Cell::new(0),
+            asked: Cell::new(0),
             peer_uid: Cell::new(None),
             has_messages: Cell::new(false),
             muted: Cell::new(false),
@@ -291,6 +300,25 @@ impl Link {
             || (is_dialer && self.leaving.bytes() >= self.limits.bulk_credit_bytes as usize)
     }
 
+    /// Whether the output may wait for more: it is a few small requests, while the peer has others to answer. Who has
+    /// one request in flight never waits.
+    pub fn may_gather(&self) -> bool {
+        !self.has_answers.get()
+            && self.leaving.is_empty()
+            && self.in_flight.get() > self.unsent_requests.get()
+            && self.send.borrow().len() < LINK_GATHER_BYTES
+    }
+
+    /// Takes the output.
+    pub fn take_output(&self, into: &mut Vec<u8>) {
+        if self.send.borrow_mut().take(into) > 0 {
+            self.bulk_in_send.set(0);
+        }
+        self.has_messages.set(false);
+        self.has_answers.set(false);
+        self.unsent_requests.set(0);
+    }
+
     /// Whether the peer understands a message the way we do.
     #[inline]
     pub fn agrees(&self, tag: u32, schema: u64) -> Result<(), ClusterError> {
@@ -335,6 +363,7 @@ impl Link {
         send.finish_frame(start, routing_length).map_err(|_| ClusterError::PayloadTooLarge)?;
         self.outgoing(Lane::Messages).add(frame_bytes as u64);
         self.in_flight.set(self.in_flight.get() + 1);
+        self.unsent_requests.set(self.unsent_requests.get() + 1);
         Ok(Written::Sent)
     }
 
@@ -410,6 +439,7 @@ impl Link {
         correlation: u64,
         body: impl FnOnce(&mut Vec<u8>, usize) -> Result<(), ClusterError>,
     ) -> Result<Written, ClusterError> {
+        self.has_answers.set(true);
         let mut send = self.send.borrow_mut();
         let start = send.begin_frame(kind, flags, tag, ShardId(0), token, correlation);
         let before = send.bytes_mut().len();
@@ -596,6 +626,64 @@ mod tests {
         assert!(!link.may_serve());
         link.release_request(1);
         assert!(link.may_serve());
+    }
+
+    fn ask(link: &Link, body_bytes: usize) {
+        let head = RequestHead {
+            kind: FrameKind::Ask,
+            flags: FrameFlags::new(Lane::Messages),
+            tag: 1,
+            shard: ShardId(0),
+            token: Token(1),
+            correlation: 1,
+            routing: crate::wire::Routing {
+                remaining_us: 0,
+                hops: 0,
+                chain: &[],
+                role: "default",
+                entity_id: "e",
+                sender_incarnation: 0,
+                sender_sequence: 0,
+            },
+        };
+        link.write_request(&head, |bytes, _| {
+            bytes.resize(bytes.len() + body_bytes, 7);
+            Ok(())
+        })
+        .unwrap();
+    }
+
+    #[test]
+    fn few_requests_gather_while_others_are_unanswered() {
+        let (link, mut sent) = (link(), Vec::new());
+        link.outgoing(Lane::Messages).grant(1 << 20);
+        ask(&link, 1);
+        assert!(!link.may_gather(), "nobody has anything to answer");
+        link.take_output(&mut sent);
+        ask(&link, 1);
+        assert!(link.may_gather(), "the first is unanswered");
+        link.answered();
+        assert!(!link.may_gather(), "the only one left has not been sent");
+    }
+
+    #[test]
+    fn answers_and_many_requests_do_not_wait() {
+        let (link, mut sent) = (link(), Vec::new());
+        link.outgoing(Lane::Messages).grant(1 << 20);
+        ask(&link, 1);
+        link.take_output(&mut sent);
+        ask(&link, LINK_GATHER_BYTES);
+        assert!(!link.may_gather(), "they cost more than their send");
+        sent.clear();
+        link.take_output(&mut sent);
+        ask(&link, 1);
+        let flags = FrameFlags::new(Lane::Messages);
+        link.write_frame(FrameKind::Reply, flags, 0, Token(1), 9, |_, _| Ok(())).unwrap();
+        assert!(!link.may_gather(), "somebody waits for the answer");
+        sent.clear();
+        link.take_output(&mut sent);
+        ask(&link, 1);
+        assert!(link.may_gather(), "the answer is sent");
     }
 
     #[test]

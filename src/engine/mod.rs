@@ -7,6 +7,7 @@ mod core;
 mod frames;
 mod handshake;
 mod held;
+mod json_calls;
 mod lanes;
 mod link;
 mod moves;

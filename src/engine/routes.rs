@@ -13,6 +13,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use super::json_calls::OpenCalls;
 use super::link::{Link, LinkLimits, Peer, Phase, RequestHead, Written};
 use super::moves::{Learned, way_of};
 use super::parcel::{AnswerParcel, CallAddress, CallParcel, HomeBlock, Parcel};
@@ -110,6 +111,8 @@ pub struct EngineCounters {
     pub links_open: AtomicU64,
     /// Messages sent to other cores.
     pub parcels_sent: AtomicU64,
+    /// Calls in JSON that came and are not answered.
+    pub json_calls_open: AtomicU64,
     /// Links closed because of what the peer sent, by reason.
     pub refusals: std::sync::Mutex<HashMap<&'static str, u64>>,
 }
@@ -189,6 +192,7 @@ pub struct Routes {
     sequence: Cell<u64>,
     host: OnceCell<Weak<Host>>,
     pub(super) counters: Arc<EngineCounters>,
+    pub(super) open_calls: OpenCalls,
     /// Where clients learn the table.
     bootstrap: Vec<String>,
     /// Which address a client dials next.
@@ -231,6 +235,7 @@ impl Routes {
             sequence: Cell::new(0),
             host: OnceCell::new(),
             counters: Arc::default(),
+            open_calls: OpenCalls::default(),
             bootstrap,
         }
     }
@@ -469,18 +474,21 @@ impl Routes {
     }
 
     pub(super) fn write_control(&self, link: &Link, correlation: u64, message: &ControlMessage) {
-        let written = self.write(link, FrameKind::Control, 0, Token(0), correlation, |bytes, _| {
-            encode_control(message, bytes).map_err(|_| ClusterError::Serialization)
-        });
-        if let Err(error) = written {
+        if let Err(error) = self.try_write_control(link, correlation, message) {
             tracing::warn!(%error, "a control message could not be written");
         }
     }
 
-    /// Answers a call in JSON.
-    pub(super) fn write_json(&self, link: &Link, correlation: u64, outcome: JsonOutcome) {
-        link.questions.set(link.questions.get().saturating_sub(1));
-        self.write_control(link, correlation, &ControlMessage::JsonResult { outcome });
+    /// As [`Routes::write_control`], for messages that may be larger than a frame.
+    pub(super) fn try_write_control(
+        &self,
+        link: &Link,
+        correlation: u64,
+        message: &ControlMessage,
+    ) -> Result<(), ClusterError> {
+        self.write(link, FrameKind::Control, 0, Token(0), correlation, |bytes, _| {
+            encode_control(message, bytes).map_err(|_| ClusterError::Serialization)
+        })
     }
 
     // ---- waiting for a way ----
@@ -578,6 +586,11 @@ impl Routes {
             key: outbound.key.to_number(),
             chain: outbound.call.chain,
         };
+        // No message comes before the table that it was sent by: else a core that has an older one would return this
+        // message, and take the next one if the newer table comes between them.
+        if let Some(table) = self.table.borrow().as_ref() {
+            self.tell_core(core, table);
+        }
         // SAFETY: the message is initialised, of the stated type, and `taken` tells its owner that it moved.
         let call = unsafe { CallParcel::new(address, outbound.message_type, outbound.message, host.pool()) };
         self.push(core, Parcel::Call(call));
@@ -770,18 +783,15 @@ impl Router for Routes {
     }
 
     fn answer_json(&self, id: LinkId, correlation: u64, outcome: Result<Result<String, String>, String>) {
-        let Some(link) = self.link(id) else { return };
         let outcome = match outcome {
             Ok(Ok(reply)) => JsonOutcome::Reply(reply),
             Ok(Err(declared)) => JsonOutcome::Declared(declared),
             Err(text) => JsonOutcome::Failed { code: ClusterError::Serialization.code(), text },
         };
-        self.write_json(&link, correlation, outcome);
+        self.end_json(id, correlation, outcome);
     }
 
     fn fail_json(&self, id: LinkId, correlation: u64, error: ClusterError) {
-        let Some(link) = self.link(id) else { return };
-        let outcome = JsonOutcome::Failed { code: error.code(), text: error.to_string() };
-        self.write_json(&link, correlation, outcome);
+        self.end_json(id, correlation, JsonOutcome::Failed { code: error.code(), text: error.to_string() });
     }
 }

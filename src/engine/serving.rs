@@ -212,7 +212,7 @@ impl Core {
     }
 
     /// As [`Core::place_frame`], of a message of another core. The cores of a pod have the same tables, at most at
-    /// different times.
+    /// different times, and this one has no older one than the sender had.
     fn place_call(&self, shard: ShardId) -> Place {
         if self.is_frozen_now() {
             return Place::Wait;

@@ -94,8 +94,8 @@ pub struct CellVtable {
     pub layout: Layout,
     /// Polls the future once and deals with what comes of it.
     pub poll: unsafe fn(&Host, NonNull<CellHeader>),
-    /// Drops the future; the memory stays.
-    pub drop_future: unsafe fn(NonNull<CellHeader>),
+    /// Drops the future, and gives what it borrowed to the pool; the memory of the cell stays.
+    pub drop_future: unsafe fn(NonNull<CellHeader>, &BlockPool),
     /// Belongs to an entity, so that it must not be polled while the core may not serve.
     pub of_entity: bool,
 }

@@ -28,6 +28,7 @@ use super::interceptor::Within;
 use super::lifecycle::Entity;
 use super::message::{Access, HandledExclusive, HandledShared, Message};
 use super::options::LoadRule;
+use super::pool::BlockPool;
 use super::slot::{SlotHeader, state_pointer};
 use crate::base::{ClusterError, SendError};
 use crate::wire::Wire;
@@ -278,18 +279,34 @@ pub struct HandlerHead {
     pub(super) outer: core::cell::Cell<Option<NonNull<HandlerHead>>>,
 }
 
+/// What stays in a cell because the handler's future may borrow it, and goes right after the future.
+pub(super) trait Kept: Copy {
+    /// Gives it up.
+    ///
+    /// # Safety
+    /// It is given up once, and nothing borrows it any more.
+    unsafe fn release(self, pool: &BlockPool);
+}
+
+/// Most futures own all that they need.
+impl Kept for () {
+    #[inline(always)]
+    unsafe fn release(self, _: &BlockPool) {}
+}
+
 #[repr(C)]
-struct HandlerCell<M: Message, F> {
+struct HandlerCell<M: Message, F, K> {
     head: HandlerHead,
+    kept: K,
     future: UnsafeCell<ManuallyDrop<F>>,
     marker: core::marker::PhantomData<M>,
 }
 
-impl<M: Message, F: Future<Output = Answer<M>>> HandlerCell<M, F> {
+impl<M: Message, F: Future<Output = Answer<M>>, K: Kept> HandlerCell<M, F, K> {
     const VTABLE: &'static CellVtable = &CellVtable {
         layout: Layout::new::<Self>(),
-        poll: poll_handler::<M, F>,
-        drop_future: drop_handler_future::<M, F>,
+        poll: poll_handler::<M, F, K>,
+        drop_future: drop_handler_future::<M, F, K>,
         of_entity: true,
     };
 }
@@ -303,21 +320,37 @@ pub(super) fn start<M: Message, F: Future<Output = Answer<M>>>(
     out: *mut (),
     make: impl FnOnce() -> F,
 ) -> Started {
-    let cell = host.pool().take(Layout::new::<HandlerCell<M, F>>()).cast::<HandlerCell<M, F>>();
+    start_keeping::<M, F, ()>(host, slot, method, call, out, (), make)
+}
+
+/// As [`start`], of a future that may borrow what is `kept`. If it is pending, that is given up when it ends; otherwise it
+/// stays the caller's: `make` may hold such borrows too, and they count until this has returned.
+#[inline(always)]
+pub(super) fn start_keeping<M: Message, F: Future<Output = Answer<M>>, K: Kept>(
+    host: &Host,
+    slot: NonNull<SlotHeader>,
+    method: &'static Method,
+    call: Call,
+    out: *mut (),
+    kept: K,
+    make: impl FnOnce() -> F,
+) -> Started {
+    let cell = host.pool().take(Layout::new::<HandlerCell<M, F, K>>()).cast::<HandlerCell<M, F, K>>();
     // SAFETY: the block has the layout of the cell.
     unsafe {
         (&raw mut (*cell.as_ptr()).head).write(HandlerHead {
-            header: CellHeader::new(host.wake_target(), HandlerCell::<M, F>::VTABLE),
+            header: CellHeader::new(host.wake_target(), HandlerCell::<M, F, K>::VTABLE),
             slot,
             method,
             call: core::cell::Cell::new(call),
             call_id: host.next_call_id(),
             outer: core::cell::Cell::new(None),
         });
+        (&raw mut (*cell.as_ptr()).kept).write(kept);
     }
     // SAFETY: the cell was just made, but for the future, which is written before anything reads it. It is made only
     // now, since an entity may do (and panic) anything before it returns its future.
-    let polled = unsafe { poll_once::<M, F>(host, cell, |future| future.write(ManuallyDrop::new(make()))) };
+    let polled = unsafe { poll_once::<M, F, K>(host, cell, |future| future.write(ManuallyDrop::new(make()))) };
     match polled {
         Polled::Pending => {
             // SAFETY: the cell is alive until it is removed, and in no list.
@@ -354,9 +387,9 @@ enum Polled<T> {
 
 /// Polls the future once, after `prepare` has put it there if it is not. Unless it is pending, it is dropped afterwards.
 #[inline(always)]
-unsafe fn poll_once<M: Message, F: Future<Output = Answer<M>>>(
+unsafe fn poll_once<M: Message, F: Future<Output = Answer<M>>, K: Kept>(
     host: &Host,
-    cell: NonNull<HandlerCell<M, F>>,
+    cell: NonNull<HandlerCell<M, F, K>>,
     prepare: impl FnOnce(*mut ManuallyDrop<F>),
 ) -> Polled<Answer<M>> {
     // SAFETY: the cell is alive, and so is its head; the future is only pointed to.
@@ -400,13 +433,13 @@ unsafe fn poll_once<M: Message, F: Future<Output = Answer<M>>>(
 }
 
 /// A later poll, from the ready queue.
-unsafe fn poll_handler<M: Message, F: Future<Output = Answer<M>>>(host: &Host, cell: NonNull<CellHeader>) {
+unsafe fn poll_handler<M: Message, F: Future<Output = Answer<M>>, K: Kept>(host: &Host, cell: NonNull<CellHeader>) {
     // SAFETY: the vtable belongs to cells of exactly this type.
-    let typed = cell.cast::<HandlerCell<M, F>>();
+    let typed = cell.cast::<HandlerCell<M, F, K>>();
     // SAFETY: the engine polls live cells only.
-    let polled = unsafe { poll_once::<M, F>(host, typed, |_| ()) };
+    let polled = unsafe { poll_once::<M, F, K>(host, typed, |_| ()) };
     // SAFETY: the cell is alive: nothing but this function ends a handler while it is polled.
-    let head = unsafe { &typed.as_ref().head };
+    let (head, kept) = unsafe { (&typed.as_ref().head, typed.as_ref().kept) };
     let (slot, method, reply_to) = (head.slot, head.method, head.call.get().reply_to);
     if matches!(polled, Polled::Pending) {
         if head.header.interrupted.get() {
@@ -415,8 +448,10 @@ unsafe fn poll_handler<M: Message, F: Future<Output = Answer<M>>>(host: &Host, c
         }
         return;
     }
-    // SAFETY: the handler was inserted when it became pending; its future is dropped.
+    // SAFETY: the handler was inserted when it became pending; its future is dropped, and with it all that borrowed what
+    // was kept for it.
     unsafe {
+        kept.release(host.pool());
         host.forget_caller(reply_to);
         slot.as_ref().handlers.remove(cell);
         close(cell, host.pool());
@@ -431,13 +466,21 @@ unsafe fn poll_handler<M: Message, F: Future<Output = Answer<M>>>(host: &Host, c
     host.after_handler(slot, method.access);
 }
 
-unsafe fn drop_handler_future<M: Message, F: Future<Output = Answer<M>>>(cell: NonNull<CellHeader>) {
+unsafe fn drop_handler_future<M: Message, F: Future<Output = Answer<M>>, K: Kept>(
+    cell: NonNull<CellHeader>,
+    pool: &BlockPool,
+) {
     // SAFETY: the vtable belongs to cells of exactly this type; the caller drops the future once.
-    let future = unsafe { &mut *cell.cast::<HandlerCell<M, F>>().as_ref().future.get() };
+    let (future, kept) = unsafe {
+        let typed = cell.cast::<HandlerCell<M, F, K>>().as_ref();
+        (&mut *typed.future.get(), typed.kept)
+    };
     // SAFETY: as above. A panic in a user's drop ends here: the future is gone either way.
     if catch_unwind(AssertUnwindSafe(|| unsafe { ManuallyDrop::drop(future) })).is_err() {
         tracing::error!("a handler panicked while it was dropped");
     }
+    // SAFETY: the future is gone, and with it all that borrowed this.
+    unsafe { kept.release(pool) };
 }
 
 /// Hands an answer to whoever waits.
@@ -621,14 +664,14 @@ where
     };
     // SAFETY: the future is not used again, and the engine's reference is ours.
     unsafe {
-        drop_lifecycle::<F, T>(cell);
+        drop_lifecycle::<F, T>(cell, host.pool());
         slot.as_ref().lifecycle.set(None);
         close(cell, host.pool());
     }
     then(host, slot, output);
 }
 
-unsafe fn drop_lifecycle<F, T>(cell: NonNull<CellHeader>) {
+unsafe fn drop_lifecycle<F, T>(cell: NonNull<CellHeader>, _: &BlockPool) {
     // SAFETY: the vtable belongs to cells of exactly this type; the caller drops the future once.
     let future = unsafe { &mut *cell.cast::<LifecycleCell<F, T>>().as_ref().future.get() };
     // SAFETY: as above.
@@ -683,12 +726,12 @@ unsafe fn poll_task<F: Future<Output = ()> + 'static>(host: &Host, cell: NonNull
     }
     // SAFETY: the future is not used again; a task is in the core's list until here.
     unsafe {
-        drop_task::<F>(cell);
+        drop_task::<F>(cell, host.pool());
         host.end_task(cell);
     }
 }
 
-unsafe fn drop_task<F>(cell: NonNull<CellHeader>) {
+unsafe fn drop_task<F>(cell: NonNull<CellHeader>, _: &BlockPool) {
     // SAFETY: the vtable belongs to cells of exactly this type; the caller drops the future once.
     let future = unsafe { &mut *cell.cast::<TaskCell<F>>().as_ref().future.get() };
     // SAFETY: as above.

@@ -781,7 +781,7 @@ impl Drop for Host {
         while let Some(task) = host.tasks.first() {
             // SAFETY: a task in the list is alive and nothing is being polled.
             unsafe {
-                (task.as_ref().vtable().drop_future)(task);
+                (task.as_ref().vtable().drop_future)(task, &host.pool);
                 host.end_task(task);
             }
         }

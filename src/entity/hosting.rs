@@ -11,7 +11,7 @@ use super::call::{CallChain, ReplyTo};
 use super::cell::{self, CellHeader};
 use super::dispatch::{Call, HandlerHead, Lifecycle, LifecycleHead, LifecycleTable, Method, Started};
 use super::host::{Host, add};
-use super::incoming::{Body, Incoming, NO_OUT, Value, with_waiting};
+use super::incoming::{Body, Incoming, NO_OUT, Startable, Value, with_waiting};
 use super::intercepted::{Interceptor, MakeAround};
 use super::lifecycle::{Entity, StartError};
 use super::mailbox::{Mailbox, Waiting};
@@ -138,12 +138,25 @@ impl Host {
     /// If the body is no message of the method's type; nothing was done then.
     pub(crate) fn deliver_body(&self, delivery: &Delivery<'_>, body: &[u8]) -> Result<Delivered, CodecError> {
         if let Some(in_place) = delivery.method.in_place {
-            (in_place.validate)(body)?;
+            let body = Body::validated(in_place, body)?;
             // SAFETY: the body was just validated as the method's message.
-            return Ok(unsafe { self.deliver_any(delivery, Body(body), NO_OUT) });
+            return Ok(unsafe { self.deliver_any(delivery, body, NO_OUT) });
         }
         let mut delivered = Delivered::Failed(ClusterError::Serialization);
         delivery.method.decode_message(body, &mut |message| {
+            // SAFETY: the message was just decoded as the method's type and is given away.
+            delivered = unsafe { self.deliver(delivery, message, NO_OUT) };
+        })?;
+        Ok(delivered)
+    }
+
+    /// Brings a message in JSON to its entity.
+    ///
+    /// # Errors
+    /// If the text is no message of the method's type; nothing was done then.
+    pub(crate) fn deliver_json(&self, delivery: &Delivery<'_>, text: &str) -> Result<Delivered, String> {
+        let mut delivered = Delivered::Failed(ClusterError::Serialization);
+        delivery.method.decode_json(text, &mut |message| {
             // SAFETY: the message was just decoded as the method's type and is given away.
             delivered = unsafe { self.deliver(delivery, message, NO_OUT) };
         })?;
@@ -192,7 +205,7 @@ impl Host {
 
     /// Starts a handler whose gate is open.
     #[inline(always)]
-    unsafe fn begin<I: Incoming>(
+    unsafe fn begin<I: Startable>(
         &self,
         slot: NonNull<SlotHeader>,
         method: &'static Method,
@@ -459,10 +472,10 @@ impl Host {
             self.remember_caller(call.reply_to, Location::Nowhere);
             let delivered = with_waiting(
                 waiting,
+                self.pool(),
                 |value| self.begin(slot, method, value, call, NO_OUT),
-                |body| self.begin(slot, method, body, call, NO_OUT),
+                |block| self.begin(slot, method, block, call, NO_OUT),
             );
-            Waiting::release(waiting, self.pool());
             match delivered {
                 Delivered::Failed(error) => {
                     self.forget_caller(call.reply_to);
@@ -573,7 +586,7 @@ impl Host {
             let (slot, access, reply_to) = (head.slot, head.method.access, head.call.get().reply_to);
             slot.as_ref().handlers.remove(cell);
             self.forget_caller(reply_to);
-            (head.header.vtable().drop_future)(cell);
+            (head.header.vtable().drop_future)(cell, self.pool());
             cell::close(cell, self.pool());
             if let Some(error) = error {
                 self.fail(reply_to, error);

@@ -12,7 +12,8 @@ use core::alloc::Layout;
 use core::cell::Cell;
 use core::ptr::NonNull;
 
-use super::dispatch::{Call, Method};
+use super::dispatch::{Call, Kept, Method};
+use super::incoming::BodyBlock;
 use super::message::Access;
 use super::pool::BlockPool;
 use super::slot::SlotHeader;
@@ -41,19 +42,22 @@ pub(super) type Charge = (LinkId, Lane, u32);
 /// The payload is a value of the message type, not a body. (A body is shorter, see `BODY_BYTES_MAX`.)
 const VALUE: u32 = u32::MAX;
 
-/// Where the payload starts within the block.
-const fn payload_offset(method: &Method) -> usize {
+/// Where a value starts within the block.
+const fn value_offset(method: &Method) -> usize {
     let align = method.message.layout.align();
     size_of::<Waiting>().next_multiple_of(if align > 16 { align } else { 16 })
 }
 
-fn block_layout(method: &Method, body_bytes: u32) -> Layout {
+/// The block of a message that waits as a value.
+fn value_layout(method: &Method) -> Layout {
     let align = method.message.layout.align().max(align_of::<Waiting>());
-    let payload = if body_bytes == VALUE { method.message.layout.size() } else { body_bytes as usize };
-    // A message is at most a few kilobytes of Rust value and a body at most what one frame or a bulk lane carries, far from overflowing a layout.
-    Layout::from_size_align(payload_offset(method) + payload, align)
+    // A message is at most a few kilobytes of Rust value, far from overflowing a layout.
+    Layout::from_size_align(value_offset(method) + method.message.layout.size(), align)
         .unwrap_or_else(|_| unreachable!("a message is larger than memory"))
 }
+
+// A body has no alignment: it lies right behind the header.
+const _: () = assert!(align_of::<Waiting>() <= BodyBlock::ALIGN);
 
 impl Waiting {
     /// Moves a message into a block.
@@ -68,9 +72,15 @@ impl Waiting {
         call: Call,
         message: *const (),
     ) -> NonNull<Waiting> {
-        let header = Waiting::header(slot, method, sequence, VALUE, call);
-        // SAFETY: passed on.
-        unsafe { Waiting::write(pool, header, message.cast(), method.message.layout.size()) }
+        let block = pool.take(value_layout(method));
+        let waiting = block.cast::<Waiting>();
+        // SAFETY: the block is large and aligned enough for the header and, at its offset, the message.
+        unsafe {
+            waiting.write(Waiting::header(slot, method, sequence, VALUE, call));
+            let into = block.as_ptr().add(value_offset(method));
+            core::ptr::copy_nonoverlapping(message.cast::<u8>(), into, method.message.layout.size());
+        }
+        waiting
     }
 
     /// Moves a message into a block, still as the body in which it came.
@@ -85,9 +95,11 @@ impl Waiting {
         call: Call,
         body: &[u8],
     ) -> NonNull<Waiting> {
-        let header = Waiting::header(slot, method, sequence, body.len() as u32, call);
-        // SAFETY: passed on.
-        unsafe { Waiting::write(pool, header, body.as_ptr(), body.len()) }
+        let block = BodyBlock::copied(pool, size_of::<Waiting>(), body);
+        let waiting = block.start().cast::<Waiting>();
+        // SAFETY: the block has room for the header before the body, and is aligned for it.
+        unsafe { waiting.write(Waiting::header(slot, method, sequence, body.len() as u32, call)) };
+        waiting
     }
 
     fn header(
@@ -109,65 +121,46 @@ impl Waiting {
         }
     }
 
-    /// # Safety
-    /// `payload` has `length` bytes, which is what the header says.
-    unsafe fn write(pool: &BlockPool, header: Waiting, payload: *const u8, length: usize) -> NonNull<Waiting> {
-        let offset = payload_offset(header.method);
-        let block = pool.take(block_layout(header.method, header.body_bytes));
-        let waiting = block.cast::<Waiting>();
-        // SAFETY: the block is large and aligned enough for the header and, at its offset, the payload.
-        unsafe {
-            waiting.write(header);
-            core::ptr::copy_nonoverlapping(payload, block.as_ptr().add(offset), length);
-        }
-        waiting
-    }
-
-    /// The body, if the message came as one.
-    ///
-    /// # Safety
-    /// `waiting` is alive for `'a`, with its payload.
-    pub(super) unsafe fn body<'a>(waiting: NonNull<Waiting>) -> Option<&'a [u8]> {
-        // SAFETY: the payload is so many initialised bytes, which nothing changes before the block is released.
-        unsafe {
-            let length = waiting.as_ref().body_bytes;
-            (length != VALUE)
-                .then(|| core::slice::from_raw_parts(Waiting::payload(waiting).cast::<u8>(), length as usize))
-        }
-    }
-
-    /// Where the message lies.
+    /// The block with the body, if the message came as one: whoever has both may use only one of them from then on.
     ///
     /// # Safety
     /// `waiting` is alive.
-    pub(super) unsafe fn payload(waiting: NonNull<Waiting>) -> *mut () {
-        // SAFETY: the payload lies in the same block, after the header.
-        unsafe { waiting.as_ptr().cast::<u8>().add(payload_offset(waiting.as_ref().method)).cast() }
+    pub(super) unsafe fn body(waiting: NonNull<Waiting>) -> Option<BodyBlock> {
+        // SAFETY: passed on.
+        let length = unsafe { waiting.as_ref() }.body_bytes;
+        // SAFETY: `with_body` took the block with these numbers and put the body there.
+        (length != VALUE).then(|| unsafe { BodyBlock::at(waiting.cast(), size_of::<Waiting>(), length as usize) })
     }
 
-    /// Releases the block; the payload was taken or dropped before.
+    /// Where the message lies, if it came as a value.
     ///
     /// # Safety
-    /// `waiting` is in no queue and nobody uses it any more.
+    /// `waiting` is alive, and has no body.
+    pub(super) unsafe fn value(waiting: NonNull<Waiting>) -> *mut () {
+        // SAFETY: the value lies in the same block, after the header.
+        unsafe { waiting.as_ptr().cast::<u8>().add(value_offset(waiting.as_ref().method)).cast() }
+    }
+
+    /// Releases the block of a value, which was taken or dropped before.
+    ///
+    /// # Safety
+    /// `waiting` has no body, is in no queue and nobody uses it any more.
     pub(super) unsafe fn release(waiting: NonNull<Waiting>, pool: &BlockPool) {
-        // SAFETY: the header needs no drop but its call, which is plain data; the block has the layout of its method.
-        unsafe {
-            let layout = block_layout(waiting.as_ref().method, waiting.as_ref().body_bytes);
-            pool.give(waiting.cast(), layout);
-        }
+        // SAFETY: the header needs no drop: it is plain data; the block has the layout of its method.
+        unsafe { pool.give(waiting.cast(), value_layout(waiting.as_ref().method)) };
     }
 
-    /// Drops the payload and releases the block.
+    /// Drops the message and releases the block.
     ///
     /// # Safety
-    /// As for [`Waiting::release`], with the payload still there.
+    /// `waiting` is in no queue and nobody uses it any more; its message is still there.
     pub(super) unsafe fn discard(waiting: NonNull<Waiting>, pool: &BlockPool) {
-        // SAFETY: the payload is initialised and of the method's type, or a body, which needs no drop.
+        // SAFETY: a value is initialised and of the method's type; a body needs no drop, and neither does the header.
         unsafe {
-            let method = waiting.as_ref().method;
-            if waiting.as_ref().body_bytes == VALUE {
-                (method.message.drop)(Waiting::payload(waiting));
+            if let Some(block) = Waiting::body(waiting) {
+                return block.release(pool);
             }
+            (waiting.as_ref().method.message.drop)(Waiting::value(waiting));
             Waiting::release(waiting, pool);
         }
     }

@@ -40,6 +40,7 @@ pub use cell::WakeTarget;
 pub use dispatch::{Answer, AnswerVtable, MessageVtable, Method};
 pub use host::{Entered, Host, HostCounters, HostOptions};
 pub use hosting::{Delivered, Delivery, TypeHost};
+pub use in_place::HandlerCall;
 pub use infallible::Infallible;
 pub use interceptor::{
     AnyInterceptor, AnyNext, AnyOutcome, AroundEntity, Both, EntityContext, EntityInterceptor, Intercepted, Next,
@@ -54,4 +55,4 @@ pub use ownership::{Clock, Lease};
 pub use pending::Location;
 pub use router::{Encode, Outbound, Router, Sent};
 pub use scope::{FenceError, Gone, Scope, Sleep, sleep, spawn};
-pub use view::{ReadInPlace, View, ViewOf};
+pub use view::{ReadInBlock, ReadInPlace, View, ViewOf};

@@ -19,7 +19,7 @@ use super::pending::{Location, State};
 use crate::base::{ClusterError, LinkId};
 use crate::wire::codec::CodecError;
 
-/// The future of a value; dropping it forgets the key.
+/// The future of a value. Dropping it forgets the key, and cancels what the value is awaited from.
 pub(crate) struct Reply<T> {
     node: u32,
     key: PendingKey,
@@ -109,6 +109,9 @@ impl<T> Drop for Reply<T> {
     fn drop(&mut self) {
         Host::with_current(|host| {
             if let Some(host) = host.filter(|host| host.node() == self.node && !self.done) {
+                if host.pending.is_waiting(self.key) {
+                    host.abandon(self.key);
+                }
                 host.disarm(host.pending.remove(self.key, host.pool()));
             }
         });

@@ -102,7 +102,7 @@ impl Host {
         if let Some(hook) = header.lifecycle.take() {
             // SAFETY: timers run outside of every poll, so the future is not being polled.
             unsafe {
-                (hook.as_ref().vtable().drop_future)(hook);
+                (hook.as_ref().vtable().drop_future)(hook, self.pool());
                 cell::close(hook, self.pool());
             }
             if phase == Phase::Stopping {
@@ -238,7 +238,7 @@ impl Host {
                 if let Some(hook) = header.lifecycle.take() {
                     // SAFETY: nothing is being polled.
                     unsafe {
-                        (hook.as_ref().vtable().drop_future)(hook);
+                        (hook.as_ref().vtable().drop_future)(hook, self.pool());
                         cell::close(hook, self.pool());
                     }
                 }

@@ -1,12 +1,15 @@
 //! An argument that its handler reads where it lies.
 //!
 //! A method asks for it with `View<'_, T>` instead of `T`; its sender gives a `T` as ever. From the same process the
-//! view borrows the value that was sent. From a link, a plain `fn` handler borrows the received bytes themselves:
-//! nothing is copied if it starts at once; if it must wait, the body is moved once into a block of the core and read
-//! there. Called by the code that `#[atoll::protocol]` makes.
+//! view borrows the value that was sent. From a link it borrows the value as it travelled, validated once and never
+//! decoded: a plain `fn` that starts at once borrows the received bytes themselves; a message that must wait, or whose
+//! handler is an `async fn`, is moved once into a block of the core, and the view borrows from there until the handler
+//! ends. Called by the code that `#[atoll::protocol]` makes.
 //!
-//! Invariant: a view lives no longer than the call of its handler; the compiler sees to it, since the handler is called
-//! for every lifetime.
+//! Invariant: a view lives no longer than its handler; the compiler sees to it, since the handler is called for every
+//! lifetime.
+
+use core::future::IntoFuture;
 
 use rkyv::string::ArchivedString;
 use rkyv::vec::ArchivedVec;
@@ -16,10 +19,24 @@ use super::message::Message;
 use crate::wire::Wire;
 use crate::wire::codec::{self, CodecError};
 
-/// An argument borrowed for the call of its handler: `fn scan(&mut self, body: View<'_, Blob>) -> u64`.
+/// An argument borrowed for the time of its handler, over its awaits too: `fn scan(&mut self, body: View<'_, Blob>) -> u64`.
 ///
-/// In a plain `fn` it may lie in the receive buffer. In an `async fn`, in a call in JSON and for a type with an
-/// interceptor it is always the owned value, which was decoded if it came over a link.
+/// The sender gives a `T` and need not know. What is copied on the way:
+///
+/// | from | handler | what the view borrows | copies |
+/// |---|---|---|---|
+/// | the same core, another core of the pod | any | the value that the sender gave, moved as any message | none |
+/// | a link | plain `fn`, starts at once | the receive buffer | none |
+/// | a link | plain `fn`, had to wait | the body in a block of the core | the body, once |
+/// | a link | `async fn` | the body in a block of the core | the body, once, waiting or not |
+///
+/// A block comes from the core's pool (up to 8 KiB; a larger one is allocated) and goes back when the handler has ended in
+/// any way: answered, interrupted, panicked, or stopped with its entity. A body is validated once, when its frame
+/// arrives. Arguments of the same message without a `View` are decoded one by one when the handler starts.
+///
+/// A call in JSON and a type with an interceptor, which is shown the message as a value, decode the message; so does a
+/// rule of [`EntityOptions::load_entity`](crate::EntityOptions::load_entity) when it is asked. The view then borrows the
+/// owned value. Handlers read both forms through [`View::get`], or through `as_bytes` and `as_str`.
 pub struct View<'a, T: Wire>(ViewOf<'a, T>);
 
 /// What a [`View`] borrows.
@@ -122,4 +139,13 @@ pub trait ReadInPlace<'a, State>: Message {
     /// # Errors
     /// If such an argument cannot be decoded.
     fn read(archived: &'a Self::Archived, state: State) -> Result<impl FnOnce() -> Answer<Self>, CodecError>;
+}
+
+/// A message whose `async fn` handler can read it in a block of the core. `State` is `&mut S` or `&S`.
+pub trait ReadInBlock<'a, State>: Message {
+    /// Decodes the arguments that the handler wants owned; what comes back makes the handler's future.
+    ///
+    /// # Errors
+    /// If such an argument cannot be decoded.
+    fn read(archived: &'a Self::Archived, state: State) -> Result<impl IntoFuture<Output = Answer<Self>>, CodecError>;
 }

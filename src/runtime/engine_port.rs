@@ -129,6 +129,9 @@ pub trait Engine {
     /// Appends the links that have had new output since the last call.
     fn take_dirty(&self, into: &mut Vec<LinkId>);
 
+    /// Whether the output of a link may wait for more of it, for a time that only the loop knows.
+    fn may_gather(&self, link: LinkId) -> bool;
+
     /// Swaps the pending output of a link with `into`, which is empty. Called only when the link has no send in flight, so
     /// what piles up meanwhile stays with the engine, which is where its limit is.
     fn take_output(&self, link: LinkId, into: &mut Vec<u8>);

@@ -4,6 +4,7 @@
 //! receive and one send are in flight; a link is released (descriptor closed, `closed` reported) only when nothing is in flight,
 //! and exactly once; after that its index is free and its old id finds nothing.
 
+use crate::base::limits::LINK_GATHER;
 use crate::base::{LinkId, Nanos};
 
 use super::engine_port::CloseReason;
@@ -67,6 +68,10 @@ struct Link<D> {
     write_ended: bool,
     paused: bool,
     dirty: bool,
+    /// When the last send was started.
+    sent_at: Option<Nanos>,
+    /// The reactor has it in its list of links whose output gathers.
+    gathering: bool,
     deadline: Nanos,
 }
 
@@ -123,6 +128,8 @@ impl<D> Links<D> {
             write_ended: false,
             paused: false,
             dirty: false,
+            sent_at: None,
+            gathering: false,
             deadline,
         });
         self.live += 1;
@@ -199,10 +206,22 @@ impl<D> Links<D> {
     }
 
     /// A send was started. It clears nothing: output that comes later is announced by [`Links::dirty`].
-    pub fn send_started(&mut self, id: LinkId, operation: OperationId) {
+    pub fn send_started(&mut self, id: LinkId, operation: OperationId, now: Nanos) {
         if let Some(link) = self.get_mut(id) {
             link.in_flight.send = Some(operation);
+            link.sent_at = Some(now);
         }
+    }
+
+    /// Whether so little time has passed since the last send of an open link that its output may gather.
+    pub fn has_just_sent(&self, id: LinkId, now: Nanos) -> bool {
+        let has_just_sent = |link: &Link<D>| link.sent_at.is_some_and(|at| now.since(at) < LINK_GATHER);
+        self.get(id).is_some_and(|link| link.state == State::Open && has_just_sent(link))
+    }
+
+    /// The output of a link gathers, or does so no more. True if that is news.
+    pub fn gather(&mut self, id: LinkId, gathering: bool) -> bool {
+        self.get_mut(id).is_some_and(|link| std::mem::replace(&mut link.gathering, gathering) != gathering)
     }
 
     /// The send ended.

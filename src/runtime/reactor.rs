@@ -3,7 +3,7 @@
 //! Called by the pump only. Decisions about a link are made by [`Links`], once per turn, in [`Reactor::flush`]; what arrives is
 //! delivered at once. Safe code throughout: memory and descriptors in flight are owned by the ring and the tables.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -66,14 +66,16 @@ pub(crate) struct Reactor {
     /// No deadline of ours is before this.
     sweep_at: Nanos,
     timer: Option<(OperationId, Nanos)>,
-    /// Links that something happened to in this turn.
     /// Bytes received in this batch since answers were sent.
     unanswered_bytes: usize,
+    /// Links that something happened to in this turn.
     touched: Vec<LinkId>,
     to_resolve: Vec<(LinkId, String)>,
     spare: Vec<Vec<u8>>,
     commands: Vec<SocketCommand>,
     dirty: Vec<LinkId>,
+    /// Links whose output gathers, each once: looked at in each turn, so the core does not sleep meanwhile.
+    gathering: VecDeque<LinkId>,
     transit: Transit,
     limits: LinkLimits,
     counters: Arc<CoreCounters>,
@@ -115,6 +117,7 @@ impl Reactor {
             spare: Vec::new(),
             commands: Vec::new(),
             dirty: Vec::new(),
+            gathering: VecDeque::new(),
             transit,
             limits,
             counters,
@@ -173,7 +176,7 @@ impl Reactor {
             (Purpose::Receive(link), Outcome::Received(result)) => {
                 self.received(engine, link, result, completion.more, now);
             }
-            (Purpose::Send(link, before), Outcome::Moved(bytes, result)) => self.sent(link, before, bytes, result),
+            (Purpose::Send(link, before), Outcome::Moved(bytes, result)) => self.sent(link, before, bytes, result, now),
             (Purpose::Accept, Outcome::Accepted(result)) => self.accepted(result, completion.more, now),
             (Purpose::Hello(key), Outcome::Moved(bytes, result)) => self.greeted(engine, key, bytes, result),
             (Purpose::Connect(link), Outcome::Connected(result)) => self.connected(engine, link, result, now),
@@ -218,7 +221,7 @@ impl Reactor {
         self.touched.push(link);
     }
 
-    fn sent(&mut self, link: LinkId, before: usize, bytes: Vec<u8>, result: Result<usize, i32>) {
+    fn sent(&mut self, link: LinkId, before: usize, bytes: Vec<u8>, result: Result<usize, i32>, now: Nanos) {
         self.touched.push(link);
         self.links.send_ended(link);
         match result {
@@ -227,11 +230,11 @@ impl Reactor {
                 self.counters.bytes_sent(count as u64);
                 let sent = before + count;
                 if sent < bytes.len() && self.links.may_send(link) {
-                    return self.start_send(link, bytes, sent);
+                    return self.start_send(link, bytes, sent, now);
                 }
             }
             Err(libc::EAGAIN | libc::EINTR) if self.links.may_send(link) => {
-                return self.start_send(link, bytes, before);
+                return self.start_send(link, bytes, before, now);
             }
             Err(libc::ECANCELED) => {}
             Err(error) => self.links.close(link, CloseReason::Failed(error)),
@@ -239,11 +242,11 @@ impl Reactor {
         self.keep_spare(bytes);
     }
 
-    fn start_send(&mut self, link: LinkId, bytes: Vec<u8>, from: usize) {
+    fn start_send(&mut self, link: LinkId, bytes: Vec<u8>, from: usize, now: Nanos) {
         let Some(socket) = self.links.descriptor(link) else { return };
         self.counters.sends(1);
         match self.ring.send(Purpose::Send(link, from), socket.as_fd(), bytes, from) {
-            Ok(operation) => self.links.send_started(link, operation),
+            Ok(operation) => self.links.send_started(link, operation, now),
             Err(_) => self.end(link, CloseReason::NoRoom),
         }
     }
@@ -319,7 +322,7 @@ impl Reactor {
         if self.links.connect_ended(link, result.err().map(CloseReason::ConnectFailed)) {
             self.counters.links_opened(1);
             if let Some(hello) = hello {
-                self.start_send(link, hello.to_vec(), 0);
+                self.start_send(link, hello.to_vec(), 0, now);
             }
             engine.connected(link, now);
         }
@@ -368,7 +371,7 @@ impl Reactor {
         engine.take_commands(&mut self.commands);
         engine.take_dirty(&mut self.dirty);
         self.accept();
-        if self.commands.is_empty() && self.dirty.is_empty() && self.touched.is_empty() {
+        if self.commands.is_empty() && self.dirty.is_empty() && self.touched.is_empty() && self.gathering.is_empty() {
             return false;
         }
         let mut commands = std::mem::take(&mut self.commands);
@@ -376,6 +379,11 @@ impl Reactor {
             self.command(engine, command, now);
         }
         self.commands = commands;
+        for _ in 0..self.gathering.len() {
+            let Some(link) = self.gathering.pop_front() else { break };
+            self.links.gather(link, false);
+            self.settle(engine, link, now);
+        }
         let mut dirty = std::mem::take(&mut self.dirty);
         for link in dirty.drain(..) {
             self.links.dirty(link);
@@ -463,6 +471,12 @@ impl Reactor {
             match self.links.next_step(link) {
                 Step::Wait => return,
                 Step::Receive => self.start_receive(link),
+                Step::Send if self.links.has_just_sent(link, now) && engine.may_gather(link) => {
+                    if self.links.gather(link, true) {
+                        self.gathering.push_back(link);
+                    }
+                    return;
+                }
                 Step::Send => {
                     let mut bytes = self.spare.pop().unwrap_or_default();
                     engine.take_output(link, &mut bytes);
@@ -470,7 +484,7 @@ impl Reactor {
                     if bytes.is_empty() {
                         self.keep_spare(bytes);
                     } else {
-                        self.start_send(link, bytes, 0);
+                        self.start_send(link, bytes, 0, now);
                     }
                 }
                 Step::ShutdownWrite => {

@@ -45,6 +45,10 @@ impl<T> Promise<T> {
         }
     }
 
+    pub(crate) fn is_done(&self) -> bool {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner).done
+    }
+
     /// It went well.
     pub fn succeed(&self, value: T) {
         self.finish(Ok(value));

@@ -233,7 +233,8 @@ pub struct JsonCall {
     pub method: String,
     /// The arguments, as a JSON text.
     pub body: String,
-    /// How long the caller waits, in milliseconds; 0 for the default.
+    /// How long the caller still waits, in milliseconds; 0 for the default of the owner. Then the message is taken out
+    /// of the mailbox, or its handler is dropped, unless it is uninterruptible.
     pub timeout_ms: u32,
 }
 

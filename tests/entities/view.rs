@@ -224,14 +224,15 @@ fn a_waiting_message_that_nobody_wants_any_more_is_forgotten() {
 }
 
 #[test]
-fn an_async_handler_has_the_value_as_long_as_it_runs() {
+fn an_async_handler_reads_a_copy_of_the_bytes_as_long_as_it_runs() {
     let (wire, entity) = scanner();
     let scan = wire.start(entity.scan_slowly(blob(), "go".to_owned()));
     assert!(scan.waits());
     signal("go").fire();
     wire.run();
     let seen = scan.take().unwrap().unwrap();
-    assert_eq!((seen.archived, seen.sum), (false, 1275));
+    assert_eq!((seen.archived, seen.sum), (true, 1275));
+    assert!(!wire.was_in_last_piece(seen.address));
     assert_eq!(wire.block(entity.try_slowly(blob())).unwrap().sum, 1275);
 }
 

@@ -259,13 +259,13 @@ fn a_timeout_ends_a_half_sent_body_too() {
     let to: StoreRef = wire.entity(&apart(1)[0]);
     let ask = wire.send(to.put(1, pattern(1, LARGE), 0).timeout(Duration::from_secs(1)));
     one_send(&wire, &mut watch);
-    wire.pass(Duration::from_secs(2));
+    wire.advance(Duration::from_secs(2));
     wire.work(&wire.client);
     assert_eq!(ask.take().unwrap(), Err(SendError::Cluster(ClusterError::SendTimeout)));
     assert!(one_send(&wire, &mut watch).iter().any(|frame| frame.kind == FrameKind::Cancel));
     assert_eq!(watch.open(Lane::Bulk), 0);
     // Nothing is left that could come too late.
-    wire.pass(BODY_PART_TIMEOUT * 2);
+    wire.advance(BODY_PART_TIMEOUT * 2);
     assert_eq!(wire.block(to.put(2, Vec::new(), 1)).unwrap().len(), 1);
 }
 
@@ -282,9 +282,9 @@ fn a_body_that_is_never_finished_closes_its_link() {
         wire.pod.take_commands(&mut commands);
         commands.iter().any(|command| matches!(command, atoll::engine::LinkCommand::Close { .. }))
     };
-    wire.pass(BODY_PART_TIMEOUT / 2);
+    wire.advance(BODY_PART_TIMEOUT / 2);
     assert!(!closes(&wire));
-    wire.pass(BODY_PART_TIMEOUT);
+    wire.advance(BODY_PART_TIMEOUT);
     assert!(closes(&wire));
     let refusals = wire.pod.counters().refusals.lock().unwrap().clone();
     assert_eq!(refusals.get("part_timeout"), Some(&1));

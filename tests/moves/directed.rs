@@ -36,6 +36,30 @@ fn applied(entity: &str) -> Vec<(u32, u64)> {
 }
 
 #[test]
+fn messages_between_cores_keep_their_order_while_the_cores_hear_of_a_move_one_by_one() {
+    let (world, entity, owner) = at_rest(2);
+    let to = 1 - owner.0;
+    let mut owners = world.owners.borrow().clone();
+    owners[shard_of(entity)] = Some((to, 0, 90));
+    let table = world.cluster.table(50, &[0, 1], &owners);
+    let [new_owner, sender] = [0, 1].map(|core| &world.cluster.processes[to].cores[core]);
+    world.cluster.within(to, || sender.set_table(table.clone()));
+    let first = world.deposit_slowly(to, 1, entity, 0);
+    world.cluster.run_without_flush((to, 1));
+    world.cluster.within(to, || sender.flush_peers());
+    world.cluster.run_without_flush((to, 0));
+    world.cluster.within(to, || new_owner.set_table(table));
+    // The second is sent before this core hears what became of the first.
+    let second = world.deposit_slowly(to, 1, entity, 0);
+    let now = world.cluster.now();
+    world.cluster.within(to, || sender.work(now, now + Duration::from_secs(1), &|| now, &|| false));
+    rest(&world, 20);
+    assert_eq!([first, second].map(|end| end.borrow().clone()), [Some(End::Done), Some(End::Done)]);
+    let sender = to as u32 * 10 + 1;
+    assert_eq!(applied(entity), [(sender, 1), (sender, 2)]);
+}
+
+#[test]
 fn a_request_under_an_older_token_is_told_the_newest_owner_and_sent_again_at_once() {
     let (world, entity, owner) = at_rest(2);
     // The pods know a newer table; the client hears of it only by the answer.

@@ -291,6 +291,10 @@ impl Engine for Echo {
         into.append(&mut self.state.borrow_mut().dirty);
     }
 
+    fn may_gather(&self, _link: LinkId) -> bool {
+        true
+    }
+
     fn take_output(&self, link: LinkId, into: &mut Vec<u8>) {
         assert!(into.is_empty());
         let mut state = self.state.borrow_mut();

@@ -164,6 +164,12 @@ impl Wire {
         self.start(future).take().expect("it waits for nothing else")
     }
 
+    /// Lets time pass, in one step.
+    pub fn pass(&self, time: Duration) {
+        self.advance(time);
+        self.run();
+    }
+
     /// Runs what is ready at one of the two.
     pub fn work(&self, core: &Core) -> bool {
         let now = self.now.get();
@@ -250,8 +256,8 @@ impl Wire {
         }
     }
 
-    /// Lets time pass; both do what is due.
-    pub fn pass(&self, time: Duration) {
+    /// Lets time pass; both do what is due, and nothing that follows from it.
+    pub fn advance(&self, time: Duration) {
         self.now.set(self.now.get() + time);
         self.client.advance(self.now.get());
         self.pod.advance(self.now.get());

@@ -10,7 +10,8 @@ use super::moves::moves;
 use super::{Event, Kind};
 use crate::arguments::ClusterArguments;
 use crate::measure::{Latencies, Percentiles};
-use crate::report::{Machine, Row, table};
+use crate::report::html::{Curve, Dot, Page, Role, Section, Strip};
+use crate::report::{Distribution, Machine, Provenance, ReportKind, Row, table};
 
 /// Longest time that a message in flight may wait for a planned move.
 const MOVE_P99_MS_MAX: f64 = 50.0;
@@ -32,6 +33,9 @@ pub(super) struct Counted {
 /// The result of `atoll-bench cluster`.
 #[derive(Clone, Debug, Serialize)]
 pub struct ClusterReport {
+    /// Where the file comes from.
+    #[serde(flatten)]
+    pub provenance: Provenance,
     /// Longest wait of 99 % of the messages that were in flight over a planned move, from when they were due; `null`
     /// if there was none.
     pub move_p99_ms: Option<f64>,
@@ -83,6 +87,12 @@ pub struct ClusterReport {
     pub targets_met: bool,
     /// Where it ran.
     pub machine: Machine,
+    /// The asks that no move touched.
+    #[serde(skip)]
+    pub undisturbed: Latencies,
+    /// The messages that were in flight over a planned move.
+    #[serde(skip)]
+    pub in_flight: Latencies,
 }
 
 fn milliseconds(duration: Duration) -> f64 {
@@ -115,8 +125,11 @@ impl ClusterReport {
             let position = (in_flight.len() as f64 * quantile).ceil() as usize;
             in_flight.get(position.max(1) - 1).map(|duration| milliseconds(*duration))
         };
+        let mut in_flight_latencies = Latencies::new();
+        in_flight.iter().for_each(|duration| in_flight_latencies.record(duration.as_nanos() as u64));
         let longest_failover = counted.failovers.iter().max();
         let mut report = ClusterReport {
+            provenance: Provenance::here(ReportKind::Cluster),
             move_p99_ms: at(0.99),
             move_p50_ms: at(0.5),
             move_max_ms: at(1.0),
@@ -142,6 +155,8 @@ impl ClusterReport {
             seconds: counted.elapsed.as_secs_f64(),
             targets_met: false,
             machine: Machine::read(),
+            undisturbed,
+            in_flight: in_flight_latencies,
         };
         report.targets_met = report.rows().iter().all(|(.., met)| met.unwrap_or(true));
         report
@@ -195,23 +210,80 @@ impl ClusterReport {
         ]
     }
 
+    const COLUMNS: [&str; 4] = ["three pods under open load", "figure", "target", ""];
+
+    fn cells(&self) -> Vec<Row> {
+        let cells = |(name, figure, target, met): (String, String, String, Option<bool>)| {
+            let met = met.map_or("", |met| if met { "met" } else { "MISSED" });
+            Row { cells: vec![name, figure, target, met.to_owned()] }
+        };
+        self.rows().into_iter().map(cells).collect()
+    }
+
+    /// What a reader has to know besides the table.
+    fn notes(&self) -> Vec<String> {
+        let mut notes: Vec<String> = self.failed.iter().map(|(error, count)| format!("{count} × {error}")).collect();
+        notes.push(format!(
+            "{} stops and joins, {} kills, 1 pause, 1 kill of the manager; {:.0} asks per second for {:.1} s; leases of {} ms",
+            self.stops, self.kills, self.rate_per_second, self.seconds, self.ttl_ms
+        ));
+        notes
+    }
+
     /// The table for the terminal.
     pub fn table(&self) -> String {
-        let rows: Vec<Row> = self
-            .rows()
-            .into_iter()
-            .map(|(name, figure, target, met)| {
-                let met = met.map_or("", |met| if met { "met" } else { "MISSED" });
-                Row { cells: vec![name, figure, target, met.to_owned()] }
-            })
-            .collect();
-        let mut text = table(&["three pods under open load", "figure", "target", ""], &rows);
-        for (error, count) in &self.failed {
-            text += &format!("{count} × {error}\n");
+        let mut text = table(&Self::COLUMNS, &self.cells());
+        for note in self.notes() {
+            text += &note;
+            text.push('\n');
         }
-        text + &format!(
-            "{} stops and joins, {} kills, 1 pause, 1 kill of the manager; {:.0} asks per second for {:.1} s; leases of {} ms\n",
-            self.stops, self.kills, self.rate_per_second, self.seconds, self.ttl_ms
-        )
+        text
+    }
+
+    /// The latencies of the run, for `--hgrm`; those of moves are in the page.
+    pub fn distributions(&self) -> Vec<Distribution<'_>> {
+        vec![Distribution {
+            name: "cluster".to_owned(),
+            title: "asks that no move touched, one run".to_owned(),
+            latencies: &self.undisturbed,
+            floor: None,
+        }]
+    }
+
+    /// The page of this run.
+    pub fn page(&self) -> Page {
+        let mut curve = Curve::default();
+        curve.line("asks that no move touched", Role::Subject, &self.undisturbed);
+        curve.line("asks in flight over a planned move", Role::Floor, &self.in_flight);
+        let dot = |ms: &f64| Dot { subject_ns: Some(ms * 1e6), floor_ns: None, disturbed: false, repeats: 0 };
+        let failovers = Strip {
+            figure: "time of a failover",
+            subject: "until an entity of each shard had answered".to_owned(),
+            floor: String::new(),
+            dots: self.failovers_ms.iter().map(dot).collect(),
+        };
+        let asks = Section {
+            name: "Asks".to_owned(),
+            lead: "Latency from the time at which an ask was due.".to_owned(),
+            curve,
+            ..Section::default()
+        };
+        let losses = Section {
+            name: "Losses of a pod".to_owned(),
+            lead: "From the loss of a pod until an entity of each shard had answered.".to_owned(),
+            strip: failovers,
+            ..Section::default()
+        };
+        Page {
+            title: "Load test: three pods, killed, stopped and paused".to_owned(),
+            provenance: self.provenance.clone(),
+            machine: self.machine.clone(),
+            facts: Vec::new(),
+            columns: Self::COLUMNS.to_vec(),
+            rows: self.cells(),
+            notes: self.notes(),
+            bars: Vec::new(),
+            sections: vec![asks, losses],
+        }
     }
 }

@@ -21,9 +21,6 @@ use crate::schedule::{OpenLoop, Schedule, Tally};
 /// Starts between two looks at the clock, for the longest pause.
 const STARTS_PER_LOOK: u64 = 64;
 
-/// Longest [`Job::settling_time`]: several times what the machine's counters take to read.
-const SETTLING_MAX: Duration = Duration::from_millis(25);
-
 /// One round to run.
 #[derive(Clone)]
 pub struct Job {
@@ -62,13 +59,12 @@ impl Job {
         }
     }
 
-    /// Between the end of the warm-up and the first latency that counts. Reading the counters of the machine there takes
-    /// milliseconds on the core that sends. In a closed loop only what is in flight waits for it; in an open loop all
-    /// that is due meanwhile does, and what stands in line behind that.
+    /// Between the end of the warm-up and the first latency that counts. In a closed loop only what is in flight waits
+    /// for the harness there.
     fn settling_time(&self) -> Duration {
         match self.pace {
             Pace::Closed { .. } => Duration::ZERO,
-            Pace::Open { .. } => SETTLING_MAX.min(self.length.duration / 10),
+            Pace::Open { .. } => self.length.settling_time(),
         }
     }
 }

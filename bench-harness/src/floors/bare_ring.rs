@@ -6,6 +6,7 @@
 //! `Walker`). Nothing else is interpreted. Without that (`Shape::told_apart`) it is a pump of bytes, which knows of a
 //! thousand messages only their sum; that figure is printed beside the floor (ADR 11).
 
+use core::time::Duration;
 use std::io;
 use std::net::{TcpListener, TcpStream};
 
@@ -14,7 +15,8 @@ use anyhow::Context;
 use super::ring::{Connection, with_connection};
 use crate::child::Child;
 use crate::measure::{Clock, Latencies, Mark, RoundLength, Sample, Sampler, Watch, pin_to};
-use crate::scenario::Spin;
+use crate::scenario::{OPEN_LOOP_IN_FLIGHT_MAX, Spin};
+use crate::schedule::{OpenLoop, Schedule};
 
 /// Copies of a message that are sent with one copy operation.
 const TEMPLATE_MESSAGES: usize = 256;
@@ -28,6 +30,8 @@ pub struct Shape {
     pub reply_bytes: usize,
     /// Requests in flight.
     pub outstanding: u32,
+    /// Requests per second, at times fixed beforehand, instead of a fixed number in flight.
+    pub rate_per_second: Option<f64>,
     /// How long both sides spin before they sleep.
     pub spin: Spin,
     /// Whether messages are told apart. Such as are shorter than `HEADER_BYTES` cannot be.
@@ -39,7 +43,9 @@ const HEADER_BYTES: usize = 12;
 
 impl Shape {
     fn told_apart(&self) -> bool {
-        self.told_apart && self.request_bytes >= HEADER_BYTES && self.reply_bytes >= HEADER_BYTES
+        // In an open loop the number in flight is not known beforehand, and a message is found by its place only.
+        self.rate_per_second.is_some()
+            || (self.told_apart && self.request_bytes >= HEADER_BYTES && self.reply_bytes >= HEADER_BYTES)
     }
 }
 
@@ -53,7 +59,10 @@ pub fn round(shape: &Shape, server_cpu: usize, client_cpu: usize, length: RoundL
         pin_to(client_cpu)?;
         let stream = TcpStream::connect(("127.0.0.1", port))?;
         prepare(&stream)?;
-        with_connection(&stream, |connection| ask(connection, &shape, &watch, length))
+        with_connection(&stream, |connection| match shape.rate_per_second {
+            Some(rate) => ask_on_schedule(connection, &shape, rate, &watch, length),
+            None => ask(connection, &shape, &watch, length),
+        })
     })?;
     let sample = client.join().map_err(|_| anyhow::anyhow!("the floor panicked; its message is above"))?;
     sample.context("the bare ring of the floor failed")
@@ -161,8 +170,63 @@ fn ask(connection: &mut Connection<'_>, shape: &Shape, watch: &Watch, length: Ro
             flight.measure_from(start);
         } else if measuring && now.saturating_sub(start) >= duration {
             let usage = mark.until(&Mark::now(watch)?);
-            let elapsed = core::time::Duration::from_nanos(clock.ns(now - start));
+            let elapsed = Duration::from_nanos(clock.ns(now - start));
             return Ok(Sample::new(flight.operations, elapsed, core::mem::take(&mut flight.latencies), usage));
+        }
+    }
+}
+
+/// The asking side in an open loop: sends at times fixed beforehand, latency from the intended time.
+fn ask_on_schedule(
+    connection: &mut Connection<'_>,
+    shape: &Shape,
+    rate_per_second: f64,
+    watch: &Watch,
+    length: RoundLength,
+) -> io::Result<Sample> {
+    let clock = Clock::get();
+    let schedule = Schedule::constant(rate_per_second, length.warm_up + length.duration).map_err(io::Error::other)?;
+    let mut open = OpenLoop::new(schedule);
+    let (frames, mut walker) = (Frames::new(shape.request_bytes), Walker::default());
+    let mut flight = Flight::new(OPEN_LOOP_IN_FLIGHT_MAX as usize);
+    let start = clock.ticks();
+    let (measured_from, until) = (clock.ticks_in(length.warm_up), clock.ticks_in(length.warm_up + length.duration));
+    let (mut marks, mut in_flight) = (None, 0_u32);
+    loop {
+        let mut now = clock.ticks() - start;
+        if marks.is_none() && now >= measured_from {
+            let mark = Mark::now(watch)?;
+            now = clock.ticks() - start;
+            flight.measure_from(start + now + clock.ticks_in(length.settling_time()));
+            open.count_from(clock.ns(now));
+            marks = Some((mark, now));
+        } else if let Some((mark, from)) = &marks
+            && now >= until
+        {
+            let elapsed = Duration::from_nanos(clock.ns(now - from));
+            let usage = mark.until(&Mark::now(watch)?);
+            let mut sample = Sample::new(flight.operations, elapsed, core::mem::take(&mut flight.latencies), usage);
+            sample.sends = Some(open.tally(clock.ns(now)));
+            return Ok(sample);
+        }
+        while in_flight < OPEN_LOOP_IN_FLIGHT_MAX
+            && let Some(send) = open.next(clock.ns(now))
+        {
+            let place = send.index as usize & (flight.sent_at.len() - 1);
+            flight.sent_at[place] = start + clock.ticks_in(Duration::from_nanos(send.intended_ns));
+            frames.put(place as u64, connection.pending());
+            in_flight += 1;
+        }
+        // The next send is due before a sleep would end.
+        connection.turn(false, |bytes, _| {
+            let now = clock.ticks();
+            walker.each(bytes, |place| {
+                flight.answered_at(place, now, clock);
+                in_flight = in_flight.saturating_sub(1);
+            });
+        })?;
+        if connection.closed {
+            return Err(io::Error::new(io::ErrorKind::ConnectionReset, "the peer of the floor closed"));
         }
     }
 }
@@ -376,8 +440,6 @@ fn prepare(stream: &TcpStream) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use core::time::Duration;
-
     use super::*;
 
     #[test]
@@ -413,7 +475,8 @@ mod tests {
         for (outstanding, spin, told_apart) in
             [(1, Spin::For(Duration::ZERO), true), (64, short, true), (64, short, false)]
         {
-            let shape = Shape { request_bytes: 100, reply_bytes: 30, outstanding, spin, told_apart };
+            let shape =
+                Shape { request_bytes: 100, reply_bytes: 30, outstanding, rate_per_second: None, spin, told_apart };
             let listener = TcpListener::bind("127.0.0.1:0").unwrap();
             let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
             let served = std::thread::spawn(move || {

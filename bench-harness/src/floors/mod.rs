@@ -20,7 +20,7 @@ pub mod spsc_ping_pong;
 use serde::Serialize;
 
 use crate::measure::{Mark, RoundLength, Sample, Usage, Watch, pin_to};
-use crate::scenario::{Operation, Place, Scenario, Setting, Spin};
+use crate::scenario::{Operation, Pace, Place, Scenario, Setting, Spin};
 
 /// A floor and its parameters.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -32,8 +32,10 @@ pub enum Floor {
         request_bytes: usize,
         /// Bytes of a reply.
         reply_bytes: usize,
-        /// Requests in flight.
+        /// Requests in flight, in a closed loop.
         outstanding: u32,
+        /// Requests per second, in an open loop.
+        rate_per_second: Option<f64>,
         /// Processor of the answering process.
         server_cpu: usize,
         /// Processor of the asking thread.
@@ -96,6 +98,10 @@ impl Floor {
                 // A tell has no reply, but a closed loop needs one: a single byte.
                 reply_bytes: frame_bytes.1.max(1),
                 outstanding,
+                rate_per_second: match scenario.pace {
+                    Pace::Open { rate_per_second } => Some(rate_per_second),
+                    Pace::Closed { .. } => None,
+                },
                 server_cpu: setting.pod_cpu,
                 client_cpu: setting.client_cpu,
                 spin: setting.spin,
@@ -123,6 +129,9 @@ impl Floor {
     /// The name with what matters of the parameters.
     pub fn title(&self) -> String {
         match self {
+            Self::BareRing { request_bytes, reply_bytes, rate_per_second: Some(rate), .. } => {
+                format!("bare ring, {request_bytes}+{reply_bytes} B, {rate:.0} per second")
+            }
             Self::BareRing { request_bytes, reply_bytes, outstanding, .. } => {
                 format!("bare ring, {request_bytes}+{reply_bytes} B, {outstanding} outstanding")
             }
@@ -140,8 +149,23 @@ impl Floor {
     /// is left to disturb the subject's round.
     pub fn round(&self, length: RoundLength) -> anyhow::Result<Sample> {
         match *self {
-            Self::BareRing { request_bytes, reply_bytes, outstanding, server_cpu, client_cpu, spin } => {
-                let shape = bare_ring::Shape { request_bytes, reply_bytes, outstanding, spin, told_apart: true };
+            Self::BareRing {
+                request_bytes,
+                reply_bytes,
+                outstanding,
+                rate_per_second,
+                server_cpu,
+                client_cpu,
+                spin,
+            } => {
+                let shape = bare_ring::Shape {
+                    request_bytes,
+                    reply_bytes,
+                    outstanding,
+                    rate_per_second,
+                    spin,
+                    told_apart: true,
+                };
                 let mut sample = bare_ring::round(&shape, server_cpu, client_cpu, length)?;
                 if outstanding > 1 {
                     // A shorter one is enough for a figure that is only printed.

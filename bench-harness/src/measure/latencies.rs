@@ -14,6 +14,17 @@ pub struct Latencies {
     histogram: Histogram<u64>,
 }
 
+/// A step of the distribution: so many latencies were at most this long.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Step {
+    /// The longest of them, in nanoseconds.
+    pub ns: u64,
+    /// The share that the step stands for, 0 to 1.
+    pub quantile: f64,
+    /// Latencies of at most `ns`.
+    pub count: u64,
+}
+
 /// Percentiles in nanoseconds; all 0 when nothing was recorded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Percentiles {
@@ -61,6 +72,27 @@ impl Latencies {
     /// Latencies recorded.
     pub fn count(&self) -> u64 {
         self.histogram.len()
+    }
+
+    /// The distribution from the shortest to the longest, with `per_half` steps (at least 1) for each halving of the
+    /// share that is longer. Empty when nothing was recorded.
+    pub fn distribution(&self, per_half: u32) -> impl Iterator<Item = Step> {
+        let steps = (!self.histogram.is_empty()).then(|| self.histogram.iter_quantiles(per_half.max(1)));
+        steps.into_iter().flatten().scan(0, |count, step| {
+            *count += step.count_since_last_iteration();
+            Some(Step { ns: step.value_iterated_to(), quantile: step.quantile_iterated_to(), count: *count })
+        })
+    }
+
+    /// Mean and standard deviation in nanoseconds; 0 when nothing was recorded.
+    pub fn mean_and_deviation(&self) -> (f64, f64) {
+        (self.histogram.mean(), self.histogram.stdev())
+    }
+
+    /// Buckets of the histogram, and what each is divided into.
+    pub fn buckets(&self) -> (u8, u32) {
+        // Twice what the digits need: the lower half of a bucket is the one below it.
+        (self.histogram.buckets(), (2 * 10_u32.pow(self.histogram.sigfig().into())).next_power_of_two())
     }
 
     /// The percentiles that every report shows.
@@ -151,8 +183,23 @@ mod tests {
     }
 
     #[test]
+    fn the_distribution_ends_with_all_latencies_at_the_longest() {
+        let mut latencies = Latencies::new();
+        (1..=100_000).for_each(|ns| latencies.record(ns));
+        let steps: Vec<Step> = latencies.distribution(5).collect();
+        assert!(steps.is_sorted_by(|a, b| a.ns <= b.ns && a.quantile <= b.quantile && a.count <= b.count));
+        let last = steps.last().unwrap();
+        assert_eq!((last.quantile, last.count), (1.0, 100_000));
+        let at_p99 = steps.iter().find(|step| step.quantile >= 0.99).unwrap();
+        assert!((at_p99.count as f64 / 99_000.0 - 1.0).abs() < 0.01, "{at_p99:?}");
+        // Without more steps for each halving the tail would have one.
+        assert!(steps.iter().filter(|step| step.quantile > 0.999).count() > 10);
+    }
+
+    #[test]
     fn nothing_recorded_gives_zeros() {
         assert_eq!(Latencies::new().percentiles(), Percentiles::default());
+        assert_eq!(Latencies::new().distribution(5).count(), 0);
     }
 
     #[test]

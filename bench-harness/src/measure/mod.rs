@@ -11,9 +11,12 @@ use core::time::Duration;
 use crate::schedule::Tally;
 
 pub use clock::Clock;
-pub use latencies::{Latencies, Percentiles, Sampler};
+pub use latencies::{Latencies, Percentiles, Sampler, Step};
 pub use processor::{check_processor, current_processor, pin_to};
 pub use usage::{Mark, Usage, Watch, resident_bytes};
+
+/// Longest [`RoundLength::settling_time`]: several times what the machine's counters take to read.
+const SETTLING_MAX: Duration = Duration::from_millis(25);
 
 /// How long one round takes: an unmeasured part, then the measured one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +25,15 @@ pub struct RoundLength {
     pub warm_up: Duration,
     /// Measured time.
     pub duration: Duration,
+}
+
+impl RoundLength {
+    /// Between the end of the warm-up of an open loop and the first latency that counts. Reading the counters of the
+    /// machine there takes milliseconds on the core that sends: all that is due meanwhile waits for it, and what stands
+    /// in line behind that.
+    pub fn settling_time(&self) -> Duration {
+        SETTLING_MAX.min(self.duration / 10)
+    }
 }
 
 /// What one round measured.

@@ -3,7 +3,9 @@
 use serde::Serialize;
 
 use super::Machine;
+use super::files::Distribution;
 use super::json::FloorReport;
+use super::provenance::{Provenance, ReportKind};
 use super::table::{Row, quantity, table, time};
 use crate::floors::Floor;
 use crate::rounds::Round;
@@ -11,6 +13,9 @@ use crate::rounds::Round;
 /// All floors of a run.
 #[derive(Clone, Debug, Serialize)]
 pub struct FloorTable {
+    /// Where the file comes from.
+    #[serde(flatten)]
+    pub provenance: Provenance,
     /// One entry each.
     pub floors: Vec<FloorReport>,
     /// Where it ran.
@@ -40,30 +45,62 @@ impl FloorTable {
             }
         };
         Self {
+            provenance: Provenance::here(ReportKind::Floors),
             floors: floors.iter().zip(rounds).filter_map(|(floor, rounds)| FloorReport::alone(floor, rounds)).collect(),
             machine: Machine::read(),
             spreads: rounds.iter().map(spread).collect(),
         }
     }
 
+    /// The columns of the table.
+    pub(super) const COLUMNS: [&str; 11] =
+        ["floor", "ops/s", "time/op", "least", "most", "p50", "p90", "p99", "p99.9", "max", "CPU/op"];
+
     /// The table on the terminal.
     pub fn text(&self) -> String {
-        let header = ["floor", "ops/s", "time/op", "least", "most", "p50", "p90", "p99", "p99.9", "max", "CPU/op"];
-        let rows: Vec<Row> = self.floors.iter().zip(&self.spreads).map(|(floor, spread)| row(floor, spread)).collect();
-        let mut text = table(&header, &rows);
+        let mut text = table(&Self::COLUMNS, &self.rows());
+        for note in self.notes() {
+            text.push_str(&note);
+            text.push('\n');
+        }
+        text
+    }
+
+    pub(super) fn rows(&self) -> Vec<Row> {
+        self.floors.iter().zip(&self.spreads).map(|(floor, spread)| row(floor, spread)).collect()
+    }
+
+    /// What a reader has to know besides the rows.
+    pub(super) fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
         for (floor, spread) in self.floors.iter().zip(&self.spreads) {
             let title = floor.floor.title();
             if let Some(pause) = spread.longest_pause_ns {
-                text.push_str(&format!("{title}: longest pause {}\n", time(pause as f64)));
+                notes.push(format!("{title}: longest pause {}", time(pause as f64)));
             }
             if let Some(bytes) = floor.bytes_per_entity {
-                text.push_str(&format!("{title}: {bytes:.0} bytes per entity\n"));
+                notes.push(format!("{title}: {bytes:.0} bytes per entity"));
             }
             if spread.disturbed > 0 {
-                text.push_str(&format!("{title}: {} rounds were disturbed by other load\n", spread.disturbed));
+                notes.push(format!("{title}: {} rounds were disturbed by other load", spread.disturbed));
             }
         }
-        text
+        notes
+    }
+
+    /// The latencies of the run, for `--hgrm`.
+    pub fn distributions(&self) -> Vec<Distribution<'_>> {
+        let of = |floor| {
+            let FloorReport { floor, rounds, latencies, .. }: &FloorReport = floor;
+            let title = floor.title();
+            Distribution {
+                name: title.clone(),
+                title: format!("{title}, {} rounds", rounds.len()),
+                latencies,
+                floor: None,
+            }
+        };
+        self.floors.iter().map(of).collect()
     }
 }
 

@@ -3,16 +3,22 @@
 use serde::Serialize;
 
 use super::Machine;
+use super::files::Distribution;
+use super::provenance::{Provenance, ReportKind};
 use super::table::{Row, quantity, table, time};
+use super::targets::floor_ratio_max;
 use crate::floors::Floor;
-use crate::measure::{Percentiles, Sample, Usage};
+use crate::measure::{Latencies, Percentiles, Sample, Usage};
 use crate::rounds::{Round, median};
-use crate::scenario::{Place, Scenario, Setting};
+use crate::scenario::{Pace, Place, Scenario, Setting};
 use crate::schedule::{Refused, Tally};
 
 /// What `--json` writes: the headline scenario, and the others of the same run.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReportFile {
+    /// Where the file comes from.
+    #[serde(flatten)]
+    pub provenance: Provenance,
     /// The first scenario.
     #[serde(flatten)]
     pub headline: Report,
@@ -43,6 +49,8 @@ pub struct Report {
     pub floor_ratio: Option<f64>,
     /// The same of the 99th percentiles.
     pub floor_ratio_p99: Option<f64>,
+    /// What `floor_ratio` shall be at most, where the project has set itself a target.
+    pub floor_ratio_target: Option<f64>,
     /// The floor beside it.
     pub floor: Option<FloorReport>,
     /// Processor time of an operation: time in turns that did work if the subject counts it, else that of the processes.
@@ -61,6 +69,9 @@ pub struct Report {
     pub refused: Option<Refused>,
     /// Every round.
     pub rounds: Vec<RoundReport>,
+    /// The latencies of all rounds, merged.
+    #[serde(skip)]
+    pub latencies: Latencies,
 }
 
 /// The floor, measured in the same rounds.
@@ -83,6 +94,12 @@ pub struct FloorReport {
     pub bytes_per_entity: Option<f64>,
     /// Time of an operation if only the bytes are moved and no messages told apart: the floor before ADR 11.
     pub byte_pump_ns_per_operation: Option<f64>,
+    /// Every round of a floor that ran alone; beside a subject, the subject's rounds have them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub rounds: Vec<RoundReport>,
+    /// The latencies of all rounds, merged.
+    #[serde(skip)]
+    pub latencies: Latencies,
 }
 
 /// One round.
@@ -109,9 +126,23 @@ pub struct RoundReport {
 }
 
 /// Which figure is compared with the floor's. Over a network with one message at a time the median latency is what a
-/// user feels; everywhere else the time of an operation, which is free of the clock's own cost.
+/// user feels, in an open loop what the slowest hundredth feels; everywhere else the time of an operation, which is free
+/// of the clock's own cost.
 fn ratio_basis(scenario: &Scenario) -> &'static str {
-    if scenario.place == Place::Remote && scenario.outstanding() == 1 { "latency_p50" } else { "ns_per_operation" }
+    match (scenario.place, scenario.pace) {
+        (Place::Remote, Pace::Open { .. }) => "latency_p99",
+        (Place::Remote, Pace::Closed { outstanding: 1 }) => "latency_p50",
+        _ => "ns_per_operation",
+    }
+}
+
+/// The latency that a basis names, with its short name; nothing if it is no latency.
+fn latency_of(basis: &str, latencies: &Percentiles) -> Option<(u64, &'static str)> {
+    match basis {
+        "latency_p50" => Some((latencies.p50, "p50")),
+        "latency_p99" => Some((latencies.p99, "p99")),
+        _ => None,
+    }
 }
 
 fn ratio(subject: f64, floor: f64) -> Option<f64> {
@@ -120,12 +151,11 @@ fn ratio(subject: f64, floor: f64) -> Option<f64> {
 
 fn round_ratio(basis: &str, round: &Round) -> Option<f64> {
     let floor = round.floor.as_ref()?;
-    if basis == "latency_p50" {
-        let p50 = |sample: &Sample| sample.latencies.percentiles().p50 as f64;
-        ratio(p50(&round.subject), p50(floor))
-    } else {
-        ratio(round.subject.ns_per_operation(), floor.ns_per_operation())
-    }
+    let figure = |sample: &Sample| {
+        latency_of(basis, &sample.latencies.percentiles())
+            .map_or_else(|| sample.ns_per_operation(), |(latency, _)| latency as f64)
+    };
+    ratio(figure(&round.subject), figure(floor))
 }
 
 /// Percentiles over rounds.
@@ -140,6 +170,13 @@ pub(crate) fn percentiles<'a>(samples: impl Iterator<Item = &'a Sample>) -> Perc
         p99_9: middle(|round| round.p99_9),
         max: rounds.iter().map(|round| round.max).max().unwrap_or(0),
     }
+}
+
+/// One histogram of all rounds.
+fn merged<'a>(samples: impl Iterator<Item = &'a Sample>) -> Latencies {
+    let mut all = Latencies::new();
+    samples.for_each(|sample| all.merge(&sample.latencies));
+    all
 }
 
 fn middle<'a>(samples: impl Iterator<Item = &'a Sample>, part: impl Fn(&Sample) -> f64) -> f64 {
@@ -170,6 +207,7 @@ impl Report {
             errors: subjects().map(|sample| sample.errors).sum(),
             floor_ratio: median(rounds.iter().filter_map(|round| round_ratio(basis, round))),
             floor_ratio_p99: median(rounds.iter().filter_map(p99)).filter(|_| has_latencies),
+            floor_ratio_target: floor_ratio_max(scenario),
             floor: floor.and_then(|floor| FloorReport::new(floor, basis, rounds)),
             cpu_ns_per_operation: median(work).unwrap_or(process_cpu),
             process_cpu_ns_per_operation: process_cpu,
@@ -179,15 +217,18 @@ impl Report {
             sends,
             refused: sends.and_then(|sends| sends.verdict().err()),
             rounds: rounds.iter().map(|round| RoundReport::new(basis, round)).collect(),
+            latencies: merged(subjects()),
         }
     }
 
+    /// The columns of [`Self::row`].
+    pub(super) const COLUMNS: [&str; 12] =
+        ["scenario", "ops/s", "time/op", "p50", "p90", "p99", "p99.9", "max", "CPU/op", "errors", "floor", "ratio"];
+
     /// The table of several reports.
     pub fn table(reports: &[Self]) -> String {
-        let header =
-            ["scenario", "ops/s", "time/op", "p50", "p90", "p99", "p99.9", "max", "CPU/op", "errors", "floor", "ratio"];
         let rows: Vec<Row> = reports.iter().map(Self::row).collect();
-        let mut text = table(&header, &rows);
+        let mut text = table(&Self::COLUMNS, &rows);
         for report in reports {
             report.notes().for_each(|note| {
                 text.push_str(&format!("{}: {note}\n", report.scenario));
@@ -196,13 +237,12 @@ impl Report {
         text
     }
 
-    fn row(&self) -> Row {
+    pub(super) fn row(&self) -> Row {
         let Percentiles { p50, p90, p99, p99_9, max } = self.latency_ns;
         let floor = self.floor.as_ref().map_or("–".to_owned(), |floor| {
-            let figure = if floor.ratio_basis == "latency_p50" {
-                format!("{} p50", time(floor.latency_ns.p50 as f64))
-            } else {
-                time(floor.ns_per_operation)
+            let figure = match latency_of(floor.ratio_basis, &floor.latency_ns) {
+                Some((latency, name)) => format!("{} {name}", time(latency as f64)),
+                None => time(floor.ns_per_operation),
             };
             format!("{} {figure}", floor.floor.name())
         });
@@ -218,8 +258,20 @@ impl Report {
         Row { cells }
     }
 
+    fn distribution(&self) -> Distribution<'_> {
+        let rounds = self.rounds.len();
+        Distribution {
+            name: self.scenario.clone(),
+            title: format!("{}, {rounds} rounds", self.scenario),
+            latencies: &self.latencies,
+            floor: self.floor.as_ref().map(|floor| {
+                (format!("{}, {rounds} rounds beside {}", floor.floor.title(), self.scenario), &floor.latencies)
+            }),
+        }
+    }
+
     /// What a reader has to know besides the row.
-    fn notes(&self) -> impl Iterator<Item = String> {
+    pub(super) fn notes(&self) -> impl Iterator<Item = String> {
         let disturbed = self.rounds.iter().filter(|round| round.disturbed).count();
         let held_back = self.sends.map_or(0, |sends| sends.held_back_sends + sends.withheld_sends);
         [
@@ -252,6 +304,8 @@ impl FloorReport {
             cpu_ns_per_operation: middle(samples(), Sample::cpu_ns_per_operation),
             bytes_per_entity: median(samples().filter_map(|sample| sample.bytes_per_entity)),
             byte_pump_ns_per_operation: median(samples().filter_map(|sample| sample.byte_pump_ns)),
+            rounds: Vec::new(),
+            latencies: merged(samples()),
         })
     }
 }
@@ -261,7 +315,9 @@ impl FloorReport {
     pub(super) fn alone(floor: &Floor, rounds: &[Round]) -> Option<Self> {
         let as_floors: Vec<Round> =
             rounds.iter().map(|round| Round { floor: Some(round.subject.clone()), ..round.clone() }).collect();
-        Self::new(floor, "ns_per_operation", &as_floors)
+        let mut report = Self::new(floor, "ns_per_operation", &as_floors)?;
+        report.rounds = rounds.iter().map(|round| RoundReport::new(report.ratio_basis, round)).collect();
+        Some(report)
     }
 }
 
@@ -288,7 +344,18 @@ impl ReportFile {
             return None;
         }
         let headline = reports.remove(0);
-        Some(Self { headline, further: reports, machine: Machine::read() })
+        let provenance = Provenance::here(ReportKind::Scenarios);
+        Some(Self { provenance, headline, further: reports, machine: Machine::read() })
+    }
+
+    /// The latencies of the run, for `--hgrm`.
+    pub fn distributions(&self) -> Vec<Distribution<'_>> {
+        self.reports().map(Report::distribution).collect()
+    }
+
+    /// All scenarios of the run.
+    pub fn reports(&self) -> impl Iterator<Item = &Report> {
+        core::iter::once(&self.headline).chain(&self.further)
     }
 }
 

@@ -50,6 +50,9 @@ fn the_object_has_the_promised_fields() {
     assert_eq!((&floor["name"], &floor["ns_per_operation"]), (&"bare_ring".into(), &500_000.0.into()));
     assert_eq!((&floor["request_bytes"], &floor["latency_ns"]["p50"]), (&100.into(), &100.into()));
     assert_eq!((&json["cpu_ns_per_operation"], &json["bytes_per_entity"]), (&2e6.into(), &200.0.into()));
+    assert_eq!((&json["schema_version"], &json["kind"]), (&1.into(), &"scenarios".into()));
+    assert_eq!(json["floor_ratio_target"].as_f64(), Some(3.3));
+    assert!(json.get("latencies").is_none() && floor.get("rounds").is_none(), "histograms stay out");
     assert!(json["refused"].is_null() && json["machine"]["processors"].as_u64() > Some(0));
     assert_eq!((json["rounds"].as_array().unwrap().len(), json["further"].as_array().unwrap().len()), (1, 1));
 }
@@ -96,6 +99,20 @@ fn a_refused_result_says_why_in_table_and_json() {
     assert_eq!((&json["refused"]["reason"], &json["late_sends"]), (&"late_sends".into(), &50.into()));
     let table = Report::table(&[report]);
     assert!(table.contains("refused: the harness was the bottleneck"), "{table}");
+}
+
+#[test]
+fn the_latencies_of_all_rounds_are_merged() {
+    let scenario = Scenario::closed(Operation::Ask, Place::Local, 64);
+    let rounds = [round(sample(1, 100), sample(1, 10)), round(sample(1, 300), sample(1, 30))];
+    let report = report(&scenario, &rounds);
+    let file = ReportFile::new(vec![report]).unwrap();
+    let distributions = file.distributions();
+    let [Distribution { name, latencies, floor: Some((_, floor)), .. }] = &distributions[..] else {
+        panic!("{distributions:?}")
+    };
+    assert_eq!((name.as_str(), latencies.count(), latencies.percentiles().max), ("ask-local-64", 2, 300));
+    assert_eq!((floor.count(), floor.percentiles().max), (2, 30));
 }
 
 #[test]

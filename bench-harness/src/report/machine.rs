@@ -1,11 +1,11 @@
 //! What the figures depend on besides the code.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::measure::Clock;
 
 /// The machine that the figures were measured on.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// The processor's name.
     pub processor: String,

@@ -10,15 +10,14 @@ mod diamond;
 mod general;
 mod materialize;
 
-use std::path::Path;
-
 use anyhow::Context;
 use atoll::runtime::StreamRuntime;
 use serde::Serialize;
 
 use crate::arguments::Common;
 use crate::measure::{Clock, pin_to};
-use crate::report::{Machine, ProgressLine, Row, table};
+use crate::report::html::{Bar, Curve, Dot, Page, Section, Strip};
+use crate::report::{Files, Machine, ProgressLine, Provenance, ReportKind, Row, stream_ratio_max, table};
 use crate::rounds::median;
 
 /// Elements of one measurement: long enough for the clock, short enough for many rounds.
@@ -39,6 +38,17 @@ pub struct StreamRow {
     pub floor_ns: Option<f64>,
     /// Other ways to do the same, measured in the same rounds.
     pub peers: Vec<Peer>,
+    /// Every round.
+    pub rounds: Vec<StreamRound>,
+}
+
+/// One round of a row.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct StreamRound {
+    /// Nanoseconds: see the module.
+    pub ns_per_element: f64,
+    /// Those of the floor beside it.
+    pub floor_ns: Option<f64>,
 }
 
 /// Another way to do the same.
@@ -64,6 +74,8 @@ pub(super) struct Measurement {
 
 #[derive(Serialize)]
 struct File {
+    #[serde(flatten)]
+    provenance: Provenance,
     scenario: &'static str,
     machine: Machine,
     rows: Vec<StreamRow>,
@@ -71,6 +83,8 @@ struct File {
 
 /// Measures all rows and prints them.
 pub(crate) fn run(common: &Common, only: &[String]) -> anyhow::Result<()> {
+    let files = Files::of(common);
+    files.prepare(false)?;
     pin_to(common.pod_cpu).with_context(|| format!("cannot use processor {}", common.pod_cpu))?;
     let runtime = StreamRuntime::single();
     let mut measurements = Vec::new();
@@ -102,11 +116,11 @@ pub(crate) fn run(common: &Common, only: &[String]) -> anyhow::Result<()> {
         rows.push(row(&measurement, &rounds));
     }
     line.clear();
-    print_rows(&rows);
-    if let Some(path) = &common.json {
-        write(path, rows)?;
-    }
-    Ok(())
+    let provenance = Provenance::here(ReportKind::Streams);
+    let file = File { provenance, scenario: "stream-local", machine: Machine::read(), rows };
+    println!("{}\n", file.machine.line());
+    print!("{}", table(&COLUMNS, &cells(&file.rows)));
+    files.write(&file, &[], || file.page())
 }
 
 fn row(measurement: &Measurement, rounds: &[(f64, Option<f64>, Vec<f64>)]) -> StreamRow {
@@ -123,11 +137,13 @@ fn row(measurement: &Measurement, rounds: &[(f64, Option<f64>, Vec<f64>)]) -> St
         floor: measurement.floor,
         floor_ns,
         peers: peers.collect(),
+        rounds: rounds.iter().map(|round| StreamRound { ns_per_element: round.0, floor_ns: round.1 }).collect(),
     }
 }
 
-fn print_rows(rows: &[StreamRow]) {
-    println!("{}\n", Machine::read().line());
+const COLUMNS: [&str; 5] = ["stream", "atoll", "by floor", "floor", "peers"];
+
+fn cells(rows: &[StreamRow]) -> Vec<Row> {
     let nanoseconds = |ns: f64| format!("{ns:.2} ns");
     let lines = rows.iter().map(|row| {
         let peers = row.peers.iter().map(|peer| format!("{} {:.2} ns", peer.name, peer.ns_per_element));
@@ -140,13 +156,52 @@ fn print_rows(rows: &[StreamRow]) {
         ];
         Row { cells }
     });
-    print!("{}", table(&["stream", "atoll", "by floor", "floor", "peers"], &lines.collect::<Vec<_>>()));
+    lines.collect()
 }
 
-fn write(path: &Path, rows: Vec<StreamRow>) -> anyhow::Result<()> {
-    let file = File { scenario: "stream-local", machine: Machine::read(), rows };
-    let text = serde_json::to_string_pretty(&file)?;
-    std::fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))
+impl File {
+    fn page(&self) -> Page {
+        let bar = |row: &StreamRow| {
+            let target = stream_ratio_max(row.name);
+            row.floor_ratio.map(|ratio| Bar { name: row.name.to_owned(), ratio, target })
+        };
+        Page {
+            title: "Load test: the stream engine".to_owned(),
+            provenance: self.provenance.clone(),
+            machine: self.machine.clone(),
+            facts: Vec::new(),
+            columns: COLUMNS.to_vec(),
+            rows: cells(&self.rows),
+            notes: Vec::new(),
+            bars: self.rows.iter().filter_map(bar).collect(),
+            sections: self.rows.iter().map(section).collect(),
+        }
+    }
+}
+
+fn section(row: &StreamRow) -> Section {
+    let dot = |round: &StreamRound| Dot {
+        subject_ns: Some(round.ns_per_element),
+        floor_ns: round.floor_ns,
+        disturbed: false,
+        repeats: 0,
+    };
+    let floor = if row.floor.is_empty() { String::new() } else { format!("floor: {}", row.floor) };
+    Section {
+        name: row.name.to_owned(),
+        lead: row.floor_ratio.map_or_else(
+            || format!("{:.2} ns", row.ns_per_element),
+            |ratio| format!("{:.2} ns, {ratio:.2} × the floor, {}", row.ns_per_element, row.floor),
+        ),
+        refused: None,
+        curve: Curve::default(),
+        strip: Strip {
+            figure: "time of an element",
+            subject: "atoll".to_owned(),
+            floor,
+            dots: row.rounds.iter().map(dot).collect(),
+        },
+    }
 }
 
 /// Nanoseconds of a piece of work.

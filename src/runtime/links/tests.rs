@@ -1,5 +1,6 @@
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 
 use proptest::prelude::*;
 
@@ -20,7 +21,7 @@ fn an_adopted_link_receives_and_sends() {
     links.dirty(link);
     assert_eq!(links.next_step(link), Step::Send);
     links.output_taken(link);
-    links.send_started(link, OperationId(2));
+    links.send_started(link, OperationId(2), Nanos::ZERO);
     links.dirty(link);
     assert_eq!(links.next_step(link), Step::Wait, "one send at a time");
     links.send_ended(link);
@@ -33,7 +34,7 @@ fn a_closing_link_keeps_its_descriptor_until_nothing_is_in_flight() {
     let link = id(0, 1);
     links.adopt(link, "descriptor").unwrap();
     links.receive_started(link, OperationId(1));
-    links.send_started(link, OperationId(2));
+    links.send_started(link, OperationId(2), Nanos::ZERO);
     links.close(link, CloseReason::PeerClosed);
     assert!(matches!(links.next_step(link), Step::CancelAll(_)));
     assert_eq!(links.next_step(link), Step::Wait);
@@ -72,7 +73,7 @@ fn lingering_sends_the_rest_and_waits_for_the_peers_end() {
     assert!(!links.is_open(link), "the engine gets no bytes any more");
     assert_eq!(links.next_step(link), Step::Send);
     links.output_taken(link);
-    links.send_started(link, OperationId(2));
+    links.send_started(link, OperationId(2), Nanos::ZERO);
     assert_eq!(links.next_step(link), Step::Receive, "even a paused link takes (and throws away) what comes");
     links.receive_started(link, OperationId(1));
     assert_eq!(links.next_step(link), Step::Wait, "the send is in flight");
@@ -141,7 +142,7 @@ fn settle(
             Step::Send => {
                 links.output_taken(link);
                 if !next.is_multiple_of(3) {
-                    links.send_started(link, operation);
+                    links.send_started(link, operation, Nanos::ZERO);
                     kernel.push((operation, link, 1));
                 }
             }
@@ -241,4 +242,20 @@ proptest! {
         opened.sort_by_key(key);
         prop_assert_eq!(closed, opened, "each closes exactly once");
     }
+}
+
+#[test]
+fn output_gathers_for_a_short_time_after_a_send() {
+    let mut links = Links::new(1);
+    let link = id(0, 1);
+    links.adopt(link, ()).unwrap();
+    assert!(!links.has_just_sent(link, Nanos(5)), "nothing was sent yet");
+    links.send_started(link, OperationId(1), Nanos(5));
+    assert!(links.has_just_sent(link, Nanos(5) + LINK_GATHER - Duration::from_nanos(1)));
+    assert!(!links.has_just_sent(link, Nanos(5) + LINK_GATHER));
+    assert!(links.gather(link, true));
+    assert!(!links.gather(link, true), "it is in the list once");
+    assert!(links.gather(link, false));
+    links.linger(link, CloseReason::Requested, Nanos(9));
+    assert!(!links.has_just_sent(link, Nanos(6)), "a link that ends waits for nothing more");
 }

@@ -6,14 +6,15 @@
 use std::marker::PhantomData;
 
 use super::gatherers::{Folding, FoldingWhile, Reducing};
-use crate::stream::attributes::{Attributes, Supervision};
+use crate::stream::attributes::Supervision;
 use crate::stream::dsl::{FlowOps, Plain};
 use crate::stream::error::StreamError;
 use crate::stream::interpreter::{Context, Inlet, Outlet};
 use crate::stream::stage::elementwise::Step;
 use crate::stream::stage::gathering::{Gathered, Gatherer};
-use crate::stream::stage::transform::{Ending, Transform, TransformStage};
-use crate::stream::stage::{FlowPorts, FlowShape, GraphStage, Logic, Setup};
+use crate::stream::stage::made::stage;
+use crate::stream::stage::transform::{self, Ending, Transform};
+use crate::stream::stage::{FlowPorts, FlowShape, Logic};
 
 struct Scan<T, A, F> {
     zero: A,
@@ -180,13 +181,7 @@ impl<T: Clone + 'static> Transform for Intersperse<T> {
 }
 
 /// A gathering whose outcome is emitted.
-struct GatherFlow<G, F> {
-    name: &'static str,
-    factory: F,
-    made: PhantomData<fn() -> G>,
-}
-
-struct GatherFlowLogic<G: Gatherer> {
+struct GatherFlow<G: Gatherer> {
     inlet: Inlet<G::In>,
     outlet: Outlet<G::Out>,
     gatherer: G,
@@ -194,36 +189,7 @@ struct GatherFlowLogic<G: Gatherer> {
     outcome: Option<G::Out>,
 }
 
-impl<G: Gatherer, F: Fn() -> G + Clone + Send + Sync + 'static> GraphStage for GatherFlow<G, F> {
-    type Shape = FlowShape<G::In, G::Out>;
-    type Seed = F;
-    type Mat = ();
-    type Logic = GatherFlowLogic<G>;
-
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn shape(&self) -> Self::Shape {
-        FlowShape::new()
-    }
-
-    fn prepare(&self, _: &Attributes) -> (F, ()) {
-        (self.factory.clone(), ())
-    }
-
-    fn create(factory: F, ports: FlowPorts<G::In, G::Out>, setup: &Setup<'_>) -> Self::Logic {
-        GatherFlowLogic {
-            inlet: ports.inlet,
-            outlet: ports.outlet,
-            gatherer: factory(),
-            supervision: setup.attributes().get::<Supervision>().cloned(),
-            outcome: None,
-        }
-    }
-}
-
-impl<G: Gatherer> GatherFlowLogic<G> {
+impl<G: Gatherer> GatherFlow<G> {
     fn emit(&mut self, context: &mut Context, outcome: Result<G::Out, StreamError>) {
         match outcome {
             Ok(outcome) if self.outlet.is_available(context) => {
@@ -236,7 +202,7 @@ impl<G: Gatherer> GatherFlowLogic<G> {
     }
 }
 
-impl<G: Gatherer> Logic for GatherFlowLogic<G> {
+impl<G: Gatherer> Logic for GatherFlow<G> {
     #[inline]
     fn on_push(&mut self, context: &mut Context, _: usize) {
         let element = self.inlet.grab(context);
@@ -247,10 +213,7 @@ impl<G: Gatherer> Logic for GatherFlowLogic<G> {
         match gathered {
             Gathered::More => self.inlet.pull(context),
             Gathered::Done(outcome) => self.emit(context, outcome),
-            Gathered::Fail(error) => {
-                context.log_failure(context.current, &error);
-                context.fail_stage(error);
-            }
+            Gathered::Fail(error) => context.fail_and_log(error),
         }
     }
 
@@ -271,9 +234,12 @@ fn gather_flow<S, G, F>(flow: S, name: &'static str, factory: F) -> Plain<S, G::
 where
     S: FlowOps,
     G: Gatherer<In = S::Out>,
-    F: Fn() -> G + Clone + Send + Sync + 'static,
+    F: FnOnce() -> G + Clone + Send + Sync + 'static,
 {
-    flow.via_stage(GatherFlow { name, factory, made: PhantomData })
+    flow.via_stage(stage(name, FlowShape::new(), move |FlowPorts { inlet, outlet }, setup| {
+        let supervision = setup.supervision();
+        GatherFlow { inlet, outlet, gatherer: factory(), supervision, outcome: None }
+    }))
 }
 
 /// Operators with a state that elements change.
@@ -282,12 +248,11 @@ pub trait AccumulatingOps: FlowOps {
     /// `zero` again and goes on from there.
     ///
     /// Emits when downstream first asks, and for each element. Completes when upstream does and `zero` is emitted.
-    fn scan<A, F>(self, zero: A, function: F) -> Plain<Self, A>
+    fn scan<A, F>(self, zero: A, mut function: F) -> Plain<Self, A>
     where
         A: Clone + Send + Sync + 'static,
         F: FnMut(&A, Self::Out) -> A + Clone + Send + Sync + 'static,
     {
-        let mut function = function;
         self.try_scan(zero, move |state, element| Ok(function(state, element)))
     }
 
@@ -297,10 +262,10 @@ pub trait AccumulatingOps: FlowOps {
         A: Clone + Send + Sync + 'static,
         F: FnMut(&A, Self::Out) -> Result<A, StreamError> + Clone + Send + Sync + 'static,
     {
-        self.via_stage(TransformStage::new("scan", move || Scan {
-            zero: zero.clone(),
+        self.via_stage(transform::stage_of("scan", move || Scan {
             state: zero.clone(),
-            function: function.clone(),
+            zero,
+            function,
             started: false,
             element: PhantomData,
         }))
@@ -310,7 +275,7 @@ pub trait AccumulatingOps: FlowOps {
     /// exactly once: when upstream completes or fails, downstream cancels, the function fails, the stream is stopped, or
     /// the directive is `Restart`, after which there is a new state. What it gives is emitted, if there still is somebody
     /// to take it.
-    fn stateful_map<U, S, C, F, D>(self, create: C, function: F, complete: D) -> Plain<Self, U>
+    fn stateful_map<U, S, C, F, D>(self, mut create: C, mut function: F, mut complete: D) -> Plain<Self, U>
     where
         U: 'static,
         S: 'static,
@@ -318,7 +283,6 @@ pub trait AccumulatingOps: FlowOps {
         F: FnMut(&mut S, Self::Out) -> U + Clone + Send + Sync + 'static,
         D: FnMut(S) -> Option<U> + Clone + Send + Sync + 'static,
     {
-        let (mut create, mut function, mut complete) = (create, function, complete);
         stateful_map(
             self,
             "stateful_map",
@@ -359,27 +323,23 @@ pub trait AccumulatingOps: FlowOps {
     }
 
     /// Emits one value, into which all elements are gathered, when upstream completes. As the sink of this name.
-    fn fold<A, F>(self, zero: A, function: F) -> Plain<Self, A>
+    fn fold<A, F>(self, zero: A, mut function: F) -> Plain<Self, A>
     where
         A: Clone + Send + Sync + 'static,
         F: FnMut(A, Self::Out) -> A + Clone + Send + Sync + 'static,
     {
-        gather_flow(self, "fold", move || {
-            let mut function = function.clone();
-            Folding::new(&zero, move |state, element| Ok(function(state, element)))
-        })
+        gather_flow(self, "fold", move || Folding::new(zero, move |state, element| Ok(function(state, element))))
     }
 
     /// As [`AccumulatingOps::fold`], until the predicate does not hold of the value, which it then emits, and completes.
-    fn fold_while<A, P, F>(self, zero: A, predicate: P, function: F) -> Plain<Self, A>
+    fn fold_while<A, P, F>(self, zero: A, predicate: P, mut function: F) -> Plain<Self, A>
     where
         A: Clone + Send + Sync + 'static,
         P: FnMut(&A) -> bool + Clone + Send + Sync + 'static,
         F: FnMut(A, Self::Out) -> A + Clone + Send + Sync + 'static,
     {
         gather_flow(self, "fold_while", move || {
-            let mut function = function.clone();
-            FoldingWhile::new(&zero, predicate.clone(), move |state, element| Ok(function(state, element)))
+            FoldingWhile::new(zero, predicate, move |state, element| Ok(function(state, element)))
         })
     }
 
@@ -390,7 +350,7 @@ pub trait AccumulatingOps: FlowOps {
         Self::Out: Clone,
         F: FnMut(Self::Out, Self::Out) -> Self::Out + Clone + Send + Sync + 'static,
     {
-        gather_flow(self, "reduce", move || Reducing::new(function.clone()))
+        gather_flow(self, "reduce", move || Reducing::new(function))
     }
 }
 
@@ -403,10 +363,10 @@ where
     F: FnMut(&mut S, W::Out) -> Result<U, StreamError> + Clone + Send + Sync + 'static,
     D: FnMut(S) -> Result<Option<U>, StreamError> + Clone + Send + Sync + 'static,
 {
-    flow.via_stage(TransformStage::new(name, move || StatefulMap {
-        create: create.clone(),
-        function: function.clone(),
-        complete: complete.clone(),
+    flow.via_stage(transform::stage_of(name, move || StatefulMap {
+        create,
+        function,
+        complete,
         state: None,
         last: None,
         element: PhantomData,
@@ -417,10 +377,10 @@ fn intersperse<S: FlowOps>(flow: S, start: Option<S::Out>, separator: S::Out, en
 where
     S::Out: Clone + Send + Sync,
 {
-    flow.via_stage(TransformStage::new("intersperse", move || Intersperse {
-        start: start.clone(),
-        separator: separator.clone(),
-        end: end.clone(),
+    flow.via_stage(transform::stage_of("intersperse", move || Intersperse {
+        start,
+        separator,
+        end,
         is_first: true,
         next: None,
     }))

@@ -4,14 +4,14 @@
 //! drops what they hold. They cancel when downstream cancels.
 
 use std::collections::VecDeque;
-use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::stream::attributes::{Attributes, Directive, Supervision};
+use crate::stream::attributes::{Directive, Supervision};
 use crate::stream::dsl::{FlowOps, Plain};
 use crate::stream::error::{BufferOverflow, IllegalArgument, StreamError};
 use crate::stream::interpreter::{Context, Inlet, Outlet};
-use crate::stream::stage::{FlowPorts, FlowShape, GraphStage, Logic, Setup};
+use crate::stream::stage::made::stage;
+use crate::stream::stage::supervised::{Judged, judge};
+use crate::stream::stage::{FlowPorts, FlowShape, Logic};
 
 /// Elements that a buffer has room for from the start; a larger one grows when it has to.
 const BUFFER_SIZED_MAX: usize = 1024;
@@ -31,39 +31,19 @@ pub enum OverflowStrategy {
     Fail,
 }
 
-/// A stage with one inlet and one outlet, made of what `make` gets of the blueprint.
-struct BufferStage<T, U, S, L> {
-    name: &'static str,
-    seed: S,
-    make: fn(S, FlowPorts<T, U>, &Setup<'_>) -> L,
-}
-
-impl<T: 'static, U: 'static, S: Clone + Send + Sync + 'static, L: Logic> GraphStage for BufferStage<T, U, S, L> {
-    type Shape = FlowShape<T, U>;
-    type Seed = (S, fn(S, FlowPorts<T, U>, &Setup<'_>) -> L);
-    type Mat = ();
-    type Logic = L;
-
-    fn name(&self) -> &'static str {
-        self.name
+impl OverflowStrategy {
+    /// Drops what is to be dropped of a full buffer. False if that is a failure.
+    pub(super) fn make_room<T>(self, held: &mut VecDeque<T>) -> bool {
+        match self {
+            // Who back-pressures does not ask when it is full.
+            OverflowStrategy::Backpressure => {}
+            OverflowStrategy::DropHead => drop(held.pop_front()),
+            OverflowStrategy::DropTail => drop(held.pop_back()),
+            OverflowStrategy::DropBuffer => held.clear(),
+            OverflowStrategy::Fail => return false,
+        }
+        true
     }
-
-    fn shape(&self) -> Self::Shape {
-        FlowShape::new()
-    }
-
-    fn prepare(&self, _: &Attributes) -> (Self::Seed, ()) {
-        ((self.seed.clone(), self.make), ())
-    }
-
-    fn create((seed, make): Self::Seed, ports: FlowPorts<T, U>, setup: &Setup<'_>) -> L {
-        make(seed, ports, setup)
-    }
-}
-
-fn fail(context: &mut Context, error: StreamError) {
-    context.log_failure(context.current, &error);
-    context.fail_stage(error);
 }
 
 struct Buffer<T> {
@@ -78,16 +58,9 @@ impl<T: 'static> Buffer<T> {
     /// Makes room, or says that there is none for this element. Only full buffers come here.
     #[cold]
     fn overflow(&mut self, context: &mut Context) -> bool {
-        match self.strategy {
-            // It does not ask when it is full.
-            OverflowStrategy::Backpressure => {}
-            OverflowStrategy::DropHead => drop(self.held.pop_front()),
-            OverflowStrategy::DropTail => drop(self.held.pop_back()),
-            OverflowStrategy::DropBuffer => self.held.clear(),
-            OverflowStrategy::Fail => {
-                fail(context, StreamError::new(BufferOverflow { capacity: self.capacity }));
-                return false;
-            }
+        if !self.strategy.make_room(&mut self.held) {
+            context.fail_and_log(StreamError::new(BufferOverflow { capacity: self.capacity }));
+            return false;
         }
         tracing::debug!(strategy = ?self.strategy, capacity = self.capacity, "a buffer was full");
         true
@@ -102,7 +75,7 @@ impl<T: 'static> Logic for Buffer<T> {
     fn pre_start(&mut self, context: &mut Context) {
         if self.capacity == 0 {
             let error = IllegalArgument { operator: "buffer", what: "it needs room for at least one element" };
-            return fail(context, StreamError::new(error));
+            return context.fail_and_log(StreamError::new(error));
         }
         self.inlet.pull(context);
     }
@@ -171,36 +144,23 @@ where
     S: FnMut(T) -> A,
     F: FnMut(&mut A, T),
 {
-    fn make(functions: BatchFunctions<C, S, F>, ports: FlowPorts<T, A>, setup: &Setup<'_>) -> Self {
-        Batch {
-            inlet: ports.inlet,
-            outlet: ports.outlet,
-            left: functions.max,
-            functions,
-            supervision: setup.attributes().get::<Supervision>().cloned(),
-            batch: None,
-            next: None,
-        }
-    }
-
     /// Runs a user function. False if it failed and the stage with it.
     fn guarded(&mut self, context: &mut Context, run: impl FnOnce(&mut Self)) -> bool {
-        let Some(supervision) = self.supervision.clone() else {
+        let supervision = self.supervision.clone();
+        let judged = judge(supervision.as_ref(), || {
             run(self);
-            return true;
-        };
-        let Err(payload) = catch_unwind(AssertUnwindSafe(|| run(self))) else { return true };
-        let error = StreamError::from_panic(payload);
-        match supervision.decide(&error) {
-            Directive::Stop => {
-                fail(context, error);
+            Ok(())
+        });
+        match judged {
+            Judged::Failed(error) => {
+                context.fail_and_log(error);
                 return false;
             }
-            Directive::Resume => {}
-            Directive::Restart => {
+            Judged::Dropped(Directive::Restart) => {
                 (self.batch, self.next) = (None, None);
                 self.left = self.functions.max;
             }
+            Judged::Value(()) | Judged::Dropped(_) => {}
         }
         true
     }
@@ -317,17 +277,11 @@ where
             let next = rest.next();
             (rest, next)
         };
-        let expanded = match &self.supervision {
-            None => Ok(expand(&mut self.function)),
-            Some(supervision) => catch_unwind(AssertUnwindSafe(|| expand(&mut self.function))).map_err(|payload| {
-                let error = StreamError::from_panic(payload);
-                (supervision.decide(&error) == Directive::Stop).then_some(error)
-            }),
-        };
-        match expanded {
-            Ok((rest, next)) => (self.rest, self.next) = (Some(rest), next),
-            Err(Some(error)) => return fail(context, error),
-            Err(None) => return self.inlet.pull(context),
+        let function = &mut self.function;
+        match judge(self.supervision.as_ref(), || Ok(expand(function))) {
+            Judged::Value((rest, next)) => (self.rest, self.next) = (Some(rest), next),
+            Judged::Failed(error) => return context.fail_and_log(error),
+            Judged::Dropped(_) => return self.inlet.pull(context),
         }
         self.is_expanded = false;
         if self.next.is_none() {
@@ -403,17 +357,10 @@ pub trait BufferOps: FlowOps {
     /// Emits when it holds something. Back-pressures, with [`OverflowStrategy::Backpressure`], when it is full; never with
     /// the others. Completes when upstream completed and it is empty. Cancels when downstream cancels.
     fn buffer(self, capacity: usize, strategy: OverflowStrategy) -> Plain<Self, Self::Out> {
-        self.via_stage(BufferStage {
-            name: "buffer",
-            seed: (capacity, strategy),
-            make: |(capacity, strategy), ports: FlowPorts<Self::Out, Self::Out>, _| Buffer {
-                inlet: ports.inlet,
-                outlet: ports.outlet,
-                capacity,
-                strategy,
-                held: VecDeque::with_capacity(capacity.min(BUFFER_SIZED_MAX)),
-            },
-        })
+        self.via_stage(stage("buffer", FlowShape::new(), move |FlowPorts { inlet, outlet }, _| {
+            let held = VecDeque::with_capacity(capacity.min(BUFFER_SIZED_MAX));
+            Buffer { inlet, outlet, capacity, strategy, held }
+        }))
     }
 
     /// Gathers elements into a batch while downstream does not ask: the first one by `seed`, further ones by `aggregate`, up
@@ -474,37 +421,31 @@ pub trait BufferOps: FlowOps {
     }
 
     /// Emits each element, and then what the function makes of it, as long as there is no newer one.
-    fn extrapolate<I, F>(self, function: F) -> Plain<Self, Self::Out>
+    fn extrapolate<I, F>(self, mut function: F) -> Plain<Self, Self::Out>
     where
         Self::Out: Clone,
         I: IntoIterator<Item = Self::Out, IntoIter: 'static> + 'static,
         F: FnMut(Self::Out) -> I + Clone + Send + Sync + 'static,
     {
-        let mut function = function;
         let function = move |element: Self::Out| std::iter::once(element.clone()).chain(function(element));
         expand(self, function, None::<fn() -> _>)
     }
 
     /// As [`BufferOps::extrapolate`], with an element before the first of upstream.
-    fn extrapolate_from<I, F>(self, initial: Self::Out, function: F) -> Plain<Self, Self::Out>
+    fn extrapolate_from<I, F>(self, initial: Self::Out, mut function: F) -> Plain<Self, Self::Out>
     where
         Self::Out: Clone + Send + Sync,
         I: IntoIterator<Item = Self::Out, IntoIter: 'static> + 'static,
         F: FnMut(Self::Out) -> I + Clone + Send + Sync + 'static,
     {
-        let mut function = function;
         let extrapolate = move |element: Self::Out| std::iter::once(element.clone()).chain(function(element));
         let mut first = extrapolate.clone();
-        expand(self, extrapolate, Some(move || first(initial.clone())))
+        expand(self, extrapolate, Some(move || first(initial)))
     }
 
     /// Asks for one element ahead of downstream. In a cycle it is what makes elements go round.
     fn detach(self) -> Plain<Self, Self::Out> {
-        self.via_stage(BufferStage {
-            name: "detach",
-            seed: (),
-            make: |(), ports: FlowPorts<Self::Out, Self::Out>, _| Detach { inlet: ports.inlet, outlet: ports.outlet },
-        })
+        self.via_stage(stage("detach", FlowShape::new(), |FlowPorts { inlet, outlet }, _| Detach { inlet, outlet }))
     }
 }
 
@@ -516,8 +457,11 @@ where
     S: FnMut(W::Out) -> A + Clone + Send + Sync + 'static,
     F: FnMut(&mut A, W::Out) + Clone + Send + Sync + 'static,
 {
-    let seed = BatchFunctions { max, cost, seed, aggregate };
-    flow.via_stage(BufferStage { name, seed, make: Batch::make })
+    let functions = BatchFunctions { max, cost, seed, aggregate };
+    flow.via_stage(stage(name, FlowShape::new(), move |FlowPorts { inlet, outlet }, setup| {
+        let supervision = setup.supervision();
+        Batch { inlet, outlet, left: max, functions, supervision, batch: None, next: None }
+    }))
 }
 
 fn expand<W, I, F, G>(flow: W, function: F, first: Option<G>) -> Plain<W, I::Item>
@@ -525,26 +469,14 @@ where
     W: FlowOps,
     I: IntoIterator<Item: 'static, IntoIter: 'static> + 'static,
     F: FnMut(W::Out) -> I + Clone + Send + Sync + 'static,
-    G: FnMut() -> I + Clone + Send + Sync + 'static,
+    G: FnOnce() -> I + Clone + Send + Sync + 'static,
 {
-    flow.via_stage(BufferStage {
-        name: "expand",
-        seed: (function, first, PhantomData::<fn() -> I>),
-        make: |(function, first, _), ports: FlowPorts<W::Out, I::Item>, setup| {
-            let mut rest = first.map(|mut first| first().into_iter());
-            let next = rest.as_mut().and_then(Iterator::next);
-            let supervision = setup.attributes().get::<Supervision>().cloned();
-            Expand::<W::Out, I, F> {
-                inlet: ports.inlet,
-                outlet: ports.outlet,
-                function,
-                supervision,
-                rest,
-                next,
-                is_expanded: false,
-            }
-        },
-    })
+    flow.via_stage(stage("expand", FlowShape::new(), move |FlowPorts { inlet, outlet }, setup| {
+        let mut rest = first.map(|first| first().into_iter());
+        let next = rest.as_mut().and_then(Iterator::next);
+        let supervision = setup.supervision();
+        Expand::<W::Out, I, F> { inlet, outlet, function, supervision, rest, next, is_expanded: false }
+    }))
 }
 
 impl<S: FlowOps> BufferOps for S {}

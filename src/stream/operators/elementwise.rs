@@ -12,22 +12,30 @@ use crate::stream::stage::elementwise::{Elementwise, Step, Then};
 /// A source or flow with one more fused operator.
 pub type Fused<S, N> = <S as FlowOps>::With<<N as Fusable>::Out, <S as FlowOps>::Mat, Then<<S as FlowOps>::Tail, N>>;
 
-macro_rules! operator {
-    ($(#[$about:meta])* $name:ident<$element:ident, $out:ident, $function:ident: $bound:path>) => {
-        $(#[$about])*
-        pub struct $name<$element, $out, $function>($function, PhantomData<fn($element) -> $out>);
+/// A blueprint that is its own running function, with the state it begins with.
+macro_rules! fused {
+    ($(#[$about:meta])* $name:ident<$($element:ident),+ $(; $function:ident)?> { $($field:ident: $type:ty),* $(,)? }) => {
+        $crate::stream::stage::made::blueprint!($(#[$about])* $name<$($element),+ $(; $function)?> { $($field: $type),* });
 
-        impl<$element, $out, $function: Clone> Clone for $name<$element, $out, $function> {
-            fn clone(&self) -> Self {
-                $name(self.0.clone(), PhantomData)
+        impl<$($element,)+ $($function)?> Fusable for $name<$($element,)+ $($function)?>
+        where
+            Self: Elementwise + Clone + Send + Sync,
+        {
+            type In = <Self as Elementwise>::In;
+            type Out = <Self as Elementwise>::Out;
+            type Function = Self;
+
+            fn create(&self) -> Self {
+                self.clone()
             }
         }
     };
 }
+pub(super) use fused;
 
-operator!(
+fused!(
     /// [`ElementwiseOps::map`].
-    Map<T, U, F: FnMut(T) -> U>
+    Map<T, U; F> { function: F }
 );
 
 impl<T: 'static, U: 'static, F: FnMut(T) -> U + 'static> Elementwise for Map<T, U, F> {
@@ -36,23 +44,13 @@ impl<T: 'static, U: 'static, F: FnMut(T) -> U + 'static> Elementwise for Map<T, 
 
     #[inline(always)]
     fn step(&mut self, element: T) -> Step<U> {
-        Step::Emit((self.0)(element))
+        Step::Emit((self.function)(element))
     }
 }
 
-impl<T: 'static, U: 'static, F: FnMut(T) -> U + Clone + Send + Sync + 'static> Fusable for Map<T, U, F> {
-    type In = T;
-    type Out = U;
-    type Function = Self;
-
-    fn create(&self) -> Self {
-        self.clone()
-    }
-}
-
-operator!(
+fused!(
     /// [`ElementwiseOps::try_map`].
-    TryMap<T, U, F: FnMut(T) -> Result<U, StreamError>>
+    TryMap<T, U; F> { function: F }
 );
 
 impl<T: 'static, U: 'static, F: FnMut(T) -> Result<U, StreamError> + 'static> Elementwise for TryMap<T, U, F> {
@@ -61,29 +59,16 @@ impl<T: 'static, U: 'static, F: FnMut(T) -> Result<U, StreamError> + 'static> El
 
     #[inline(always)]
     fn step(&mut self, element: T) -> Step<U> {
-        match (self.0)(element) {
+        match (self.function)(element) {
             Ok(element) => Step::Emit(element),
             Err(error) => Step::Fail(error),
         }
     }
 }
 
-impl<T: 'static, U: 'static, F> Fusable for TryMap<T, U, F>
-where
-    F: FnMut(T) -> Result<U, StreamError> + Clone + Send + Sync + 'static,
-{
-    type In = T;
-    type Out = U;
-    type Function = Self;
-
-    fn create(&self) -> Self {
-        self.clone()
-    }
-}
-
-operator!(
+fused!(
     /// [`ElementwiseOps::filter`].
-    Filter<T, U, F: FnMut(&T) -> bool>
+    Filter<T, U; F> { predicate: F }
 );
 
 impl<T: 'static, F: FnMut(&T) -> bool + 'static> Elementwise for Filter<T, T, F> {
@@ -92,31 +77,14 @@ impl<T: 'static, F: FnMut(&T) -> bool + 'static> Elementwise for Filter<T, T, F>
 
     #[inline(always)]
     fn step(&mut self, element: T) -> Step<T> {
-        if (self.0)(&element) { Step::Emit(element) } else { Step::Skip }
+        if (self.predicate)(&element) { Step::Emit(element) } else { Step::Skip }
     }
 }
 
-impl<T: 'static, F: FnMut(&T) -> bool + Clone + Send + Sync + 'static> Fusable for Filter<T, T, F> {
-    type In = T;
-    type Out = T;
-    type Function = Self;
-
-    fn create(&self) -> Self {
-        self.clone()
-    }
-}
-
-/// [`ElementwiseOps::take`].
-pub struct Take<T> {
-    left: u64,
-    element: PhantomData<fn(T)>,
-}
-
-impl<T> Clone for Take<T> {
-    fn clone(&self) -> Self {
-        Take { left: self.left, element: PhantomData }
-    }
-}
+fused!(
+    /// [`ElementwiseOps::take`].
+    Take<T> { left: u64 }
+);
 
 impl<T: 'static> Elementwise for Take<T> {
     type In = T;
@@ -139,16 +107,6 @@ impl<T: 'static> Elementwise for Take<T> {
     }
 }
 
-impl<T: 'static> Fusable for Take<T> {
-    type In = T;
-    type Out = T;
-    type Function = Self;
-
-    fn create(&self) -> Self {
-        self.clone()
-    }
-}
-
 /// Operators on single elements.
 pub trait ElementwiseOps: FlowOps {
     /// Emits what the function makes of each element. A panic in the function fails the stream, or is what the
@@ -157,7 +115,7 @@ pub trait ElementwiseOps: FlowOps {
     where
         F: FnMut(Self::Out) -> U + Clone + Send + Sync + 'static,
     {
-        self.fuse("map", Map(function, PhantomData))
+        self.fuse("map", Map { function, elements: PhantomData })
     }
 
     /// As [`ElementwiseOps::map`]; an `Err` fails the stream, or is what the supervision decider says.
@@ -165,7 +123,7 @@ pub trait ElementwiseOps: FlowOps {
     where
         F: FnMut(Self::Out) -> Result<U, StreamError> + Clone + Send + Sync + 'static,
     {
-        self.fuse("try_map", TryMap(function, PhantomData))
+        self.fuse("try_map", TryMap { function, elements: PhantomData })
     }
 
     /// Emits the elements for which the predicate holds.
@@ -173,12 +131,12 @@ pub trait ElementwiseOps: FlowOps {
     where
         F: FnMut(&Self::Out) -> bool + Clone + Send + Sync + 'static,
     {
-        self.fuse("filter", Filter(predicate, PhantomData))
+        self.fuse("filter", Filter { predicate, elements: PhantomData })
     }
 
     /// Emits the first elements and completes with the last of them; at once if there are to be none.
     fn take(self, elements: u64) -> Fused<Self, Take<Self::Out>> {
-        self.fuse("take", Take { left: elements, element: PhantomData })
+        self.fuse("take", Take { left: elements, elements: PhantomData })
     }
 }
 

@@ -5,30 +5,28 @@
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 
-use crate::stream::attributes::Attributes;
 use crate::stream::dsl::{Flow, FlowOps, GraphBuilder, Plain, Sink};
 use crate::stream::error::{Cancellation, StreamError};
 use crate::stream::interpreter::{Context, Inlet, Outlet};
+use crate::stream::stage::made::{Blueprint, blueprint};
 use crate::stream::stage::shape::{UnzipPorts, UnzipShape};
 use crate::stream::stage::{FanOutShape, GraphStage, Logic, Setup};
 
 type Ports<T> = (Inlet<T>, Vec<Outlet<T>>);
 
-/// Each element to all outputs.
-///
-/// Emits when all outputs that are open want an element. Cancels when all outputs have cancelled, or with
-/// [`Broadcast::eager_cancel`] when one has.
-pub struct Broadcast<T> {
-    outputs: u16,
-    eager: bool,
-    element: PhantomData<fn(T)>,
-}
+blueprint!(
+    /// Each element to all outputs.
+    ///
+    /// Emits when all outputs that are open want an element. Cancels when all outputs have cancelled, or with
+    /// [`Broadcast::eager_cancel`] when one has.
+    Broadcast<T> { outputs: u16, eager: bool }
+);
 
 impl<T> Broadcast<T> {
     /// A junction with so many outputs.
     #[must_use]
     pub fn new(outputs: u16) -> Broadcast<T> {
-        Broadcast { outputs, eager: false, element: PhantomData }
+        Broadcast { outputs, eager: false, elements: PhantomData }
     }
 
     /// Cancels when the first output does.
@@ -49,25 +47,17 @@ pub struct BroadcastLogic<T> {
     eager: bool,
 }
 
-impl<T: Clone + 'static> GraphStage for Broadcast<T> {
+impl<T: Clone + 'static> Blueprint for Broadcast<T> {
     type Shape = FanOutShape<T, T>;
-    type Seed = bool;
-    type Mat = ();
     type Logic = BroadcastLogic<T>;
-
-    fn name(&self) -> &'static str {
-        "broadcast"
-    }
+    const NAME: &'static str = "broadcast";
 
     fn shape(&self) -> Self::Shape {
         FanOutShape::new(self.outputs)
     }
 
-    fn prepare(&self, _: &Attributes) -> (bool, ()) {
-        (self.eager, ())
-    }
-
-    fn create(eager: bool, (inlet, outlets): Ports<T>, _: &Setup<'_>) -> BroadcastLogic<T> {
+    fn logic(self, (inlet, outlets): Ports<T>, _: &Setup<'_>) -> Self::Logic {
+        let Broadcast { eager, .. } = self;
         BroadcastLogic { inlet, silent: outlets.len(), open: outlets.len(), outlets, eager }
     }
 }
@@ -116,22 +106,19 @@ impl<T: Clone + 'static> Logic for BroadcastLogic<T> {
     }
 }
 
-/// Each element to one output: the one that has waited for longest.
-///
-/// Emits when an output wants an element, or with [`Balance::wait_for_all`] when all have asked once. Cancels when all
-/// outputs have, or with [`Balance::eager_cancel`] when one has.
-pub struct Balance<T> {
-    outputs: u16,
-    wait_for_all: bool,
-    eager: bool,
-    element: PhantomData<fn(T)>,
-}
+blueprint!(
+    /// Each element to one output: the one that has waited for longest.
+    ///
+    /// Emits when an output wants an element, or with [`Balance::wait_for_all`] when all have asked once. Cancels when all
+    /// outputs have, or with [`Balance::eager_cancel`] when one has.
+    Balance<T> { outputs: u16, wait_for_all: bool, eager: bool }
+);
 
 impl<T> Balance<T> {
     /// A junction with so many outputs.
     #[must_use]
     pub fn new(outputs: u16) -> Balance<T> {
-        Balance { outputs, wait_for_all: false, eager: false, element: PhantomData }
+        Balance { outputs, wait_for_all: false, eager: false, elements: PhantomData }
     }
 
     /// Begins when every output has asked for an element.
@@ -161,27 +148,19 @@ pub struct BalanceLogic<T> {
     eager: bool,
 }
 
-impl<T: 'static> GraphStage for Balance<T> {
+impl<T: 'static> Blueprint for Balance<T> {
     type Shape = FanOutShape<T, T>;
-    type Seed = (bool, bool);
-    type Mat = ();
     type Logic = BalanceLogic<T>;
-
-    fn name(&self) -> &'static str {
-        "balance"
-    }
+    const NAME: &'static str = "balance";
 
     fn shape(&self) -> Self::Shape {
         FanOutShape::new(self.outputs)
     }
 
-    fn prepare(&self, _: &Attributes) -> (Self::Seed, ()) {
-        ((self.wait_for_all, self.eager), ())
-    }
-
-    fn create((wait, eager): Self::Seed, (inlet, outlets): Ports<T>, _: &Setup<'_>) -> BalanceLogic<T> {
+    fn logic(self, (inlet, outlets): Ports<T>, _: &Setup<'_>) -> Self::Logic {
+        let Balance { wait_for_all, eager, .. } = self;
         let open = outlets.len();
-        let (waiting, awaited) = (VecDeque::with_capacity(open), vec![wait; open]);
+        let (waiting, awaited) = (VecDeque::with_capacity(open), vec![wait_for_all; open]);
         BalanceLogic { inlet, outlets, waiting, awaited, open, eager }
     }
 }
@@ -252,21 +231,18 @@ pub struct PartitionOutOfBounds {
     pub outputs: usize,
 }
 
-/// Each element to the output that a function chooses.
-///
-/// Emits when the chosen output wants an element. Cancels when all outputs have, or with [`Partition::eager_cancel`] when
-/// one has. Elements for an output that has cancelled are dropped.
-pub struct Partition<T, F> {
-    outputs: u16,
-    partitioner: F,
-    eager: bool,
-    element: PhantomData<fn(T)>,
-}
+blueprint!(
+    /// Each element to the output that a function chooses.
+    ///
+    /// Emits when the chosen output wants an element. Cancels when all outputs have, or with [`Partition::eager_cancel`] when
+    /// one has. Elements for an output that has cancelled are dropped.
+    Partition<T; F> { outputs: u16, partitioner: F, eager: bool }
+);
 
 impl<T, F: FnMut(&T) -> usize> Partition<T, F> {
     /// A junction with so many outputs.
     pub fn new(outputs: u16, partitioner: F) -> Self {
-        Partition { outputs, partitioner, eager: false, element: PhantomData }
+        Partition { outputs, partitioner, eager: false, elements: PhantomData }
     }
 
     /// Cancels when the first output does.
@@ -287,25 +263,17 @@ pub struct PartitionLogic<T, F> {
     eager: bool,
 }
 
-impl<T: 'static, F: FnMut(&T) -> usize + Clone + Send + Sync + 'static> GraphStage for Partition<T, F> {
+impl<T: 'static, F: FnMut(&T) -> usize + Clone + Send + Sync + 'static> Blueprint for Partition<T, F> {
     type Shape = FanOutShape<T, T>;
-    type Seed = (F, bool);
-    type Mat = ();
     type Logic = PartitionLogic<T, F>;
-
-    fn name(&self) -> &'static str {
-        "partition"
-    }
+    const NAME: &'static str = "partition";
 
     fn shape(&self) -> Self::Shape {
         FanOutShape::new(self.outputs)
     }
 
-    fn prepare(&self, _: &Attributes) -> (Self::Seed, ()) {
-        ((self.partitioner.clone(), self.eager), ())
-    }
-
-    fn create((partitioner, eager): Self::Seed, (inlet, outlets): Ports<T>, _: &Setup<'_>) -> Self::Logic {
+    fn logic(self, (inlet, outlets): Ports<T>, _: &Setup<'_>) -> Self::Logic {
+        let Partition { partitioner, eager, .. } = self;
         PartitionLogic { open: outlets.len(), inlet, outlets, partitioner, pending: None, eager }
     }
 }
@@ -370,18 +338,17 @@ impl<T: 'static, F: FnMut(&T) -> usize + 'static> Logic for PartitionLogic<T, F>
     }
 }
 
-/// Takes elements apart by a function: a part to each output.
-///
-/// Emits when both outputs want an element. Cancels when either has.
-pub struct UnzipWith<I, A, B, F> {
-    function: F,
-    types: PhantomData<fn(I) -> (A, B)>,
-}
+blueprint!(
+    /// Takes elements apart by a function: a part to each output.
+    ///
+    /// Emits when both outputs want an element. Cancels when either has.
+    UnzipWith<I, A, B; F> { function: F }
+);
 
 impl<I, A, B, F: FnMut(I) -> (A, B)> UnzipWith<I, A, B, F> {
     /// The junction of a function.
     pub fn new(function: F) -> Self {
-        UnzipWith { function, types: PhantomData }
+        UnzipWith { function, elements: PhantomData }
     }
 }
 
@@ -403,28 +370,20 @@ pub struct UnzipLogic<I, A, B, F> {
     function: F,
 }
 
-impl<I: 'static, A: 'static, B: 'static, F> GraphStage for UnzipWith<I, A, B, F>
+impl<I: 'static, A: 'static, B: 'static, F> Blueprint for UnzipWith<I, A, B, F>
 where
     F: FnMut(I) -> (A, B) + Clone + Send + Sync + 'static,
 {
     type Shape = UnzipShape<I, A, B>;
-    type Seed = F;
-    type Mat = ();
     type Logic = UnzipLogic<I, A, B, F>;
-
-    fn name(&self) -> &'static str {
-        "unzip"
-    }
+    const NAME: &'static str = "unzip";
 
     fn shape(&self) -> Self::Shape {
         UnzipShape::new()
     }
 
-    fn prepare(&self, _: &Attributes) -> (F, ()) {
-        (self.function.clone(), ())
-    }
-
-    fn create(function: F, ports: UnzipPorts<I, A, B>, _: &Setup<'_>) -> Self::Logic {
+    fn logic(self, ports: UnzipPorts<I, A, B>, _: &Setup<'_>) -> Self::Logic {
+        let UnzipWith { function, .. } = self;
         UnzipLogic { ports, function }
     }
 }
@@ -444,17 +403,19 @@ impl<I: 'static, A: 'static, B: 'static, F: FnMut(I) -> (A, B) + 'static> Logic 
     }
 }
 
-/// Each element to the first output, and a copy to the second if that wants one.
-///
-/// The second output never holds the first one up; one copy waits for it at most. Cancels when the first output does;
-/// that the second cancels is ignored.
-pub struct WireTap<T>(PhantomData<fn(T)>);
+blueprint!(
+    /// Each element to the first output, and a copy to the second if that wants one.
+    ///
+    /// The second output never holds the first one up; one copy waits for it at most. Cancels when the first output does;
+    /// that the second cancels is ignored.
+    WireTap<T> {}
+);
 
 impl<T> WireTap<T> {
     /// The junction: outlet 1 is the tap.
     #[must_use]
     pub fn new() -> WireTap<T> {
-        WireTap(PhantomData)
+        WireTap { elements: PhantomData }
     }
 }
 
@@ -471,25 +432,16 @@ pub struct WireTapLogic<T> {
     pending: Option<T>,
 }
 
-impl<T: Clone + 'static> GraphStage for WireTap<T> {
+impl<T: Clone + 'static> Blueprint for WireTap<T> {
     type Shape = FanOutShape<T, T>;
-    type Seed = ();
-    type Mat = ();
     type Logic = WireTapLogic<T>;
-
-    fn name(&self) -> &'static str {
-        "wire_tap"
-    }
+    const NAME: &'static str = "wire_tap";
 
     fn shape(&self) -> Self::Shape {
         FanOutShape::new(2)
     }
 
-    fn prepare(&self, _: &Attributes) -> ((), ()) {
-        ((), ())
-    }
-
-    fn create((): (), (inlet, outlets): Ports<T>, _: &Setup<'_>) -> WireTapLogic<T> {
+    fn logic(self, (inlet, outlets): Ports<T>, _: &Setup<'_>) -> Self::Logic {
         WireTapLogic { inlet, outlets, pending: None }
     }
 }

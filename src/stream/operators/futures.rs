@@ -11,14 +11,15 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use futures_core::Stream;
 
 use super::flights::Flight;
-use super::made::{Judged, Made, judge};
 use super::map_async::MapAsyncOps;
 use crate::stream::attributes::{Directive, Supervision};
 use crate::stream::completion::Completion;
 use crate::stream::dsl::{Flow, FlowOps, Plain, Sink, Source, keep};
 use crate::stream::error::StreamError;
 use crate::stream::interpreter::{Context, Inlet, Outlet};
-use crate::stream::stage::{FlowShape, Logic, SourceShape};
+use crate::stream::stage::made::stage;
+use crate::stream::stage::supervised::{Judged, judge};
+use crate::stream::stage::{FlowPorts, FlowShape, Logic, SourceShape};
 
 /// Result of a function that may fail.
 type Fallible<U> = Result<U, StreamError>;
@@ -73,10 +74,7 @@ impl<S: PollSource> PolledSource<S> {
             }
             Ok(Next::Done) => context.complete_stage(),
             Ok(Next::Wait) => {}
-            Err(error) => {
-                context.log_failure(context.current, &error);
-                context.fail_stage(error);
-            }
+            Err(error) => context.fail_and_log(error),
         }
     }
 }
@@ -136,8 +134,7 @@ where
     F: FnOnce() -> Fut + Clone + Send + Sync + 'static,
     Fut: Future + 'static,
 {
-    let prepare = move |_: &_| ((factory.clone(), outcome), ());
-    Source::from_stage(Made::new(name, SourceShape::<T>::new(), prepare, |(factory, outcome), outlet, setup| {
+    Source::from_stage(stage(name, SourceShape::new(), move |outlet, setup| {
         let flight = Flight::new(setup.waker());
         let source = OneFuture::<T, F, Fut, EAGER> { factory: Some(factory), flight, outcome };
         PolledSource { outlet, source, last: None }
@@ -181,9 +178,7 @@ where
     F: FnMut(S) -> Fut + Clone + Send + Sync + 'static,
     Fut: Future + 'static,
 {
-    let prepare = move |_: &_| ((state.clone(), function.clone(), outcome), ());
-    let shape = SourceShape::<T>::new();
-    Source::from_stage(Made::new("unfold_async", shape, prepare, |(state, function, outcome), outlet, setup| {
+    Source::from_stage(stage("unfold_async", SourceShape::new(), move |outlet, setup| {
         let flight = Flight::new(setup.waker());
         PolledSource { outlet, source: UnfoldAsync { state: Some(state), function, flight, outcome }, last: None }
     }))
@@ -214,9 +209,7 @@ where
     St: Stream + 'static,
     F: FnOnce() -> St + Clone + Send + Sync + 'static,
 {
-    let prepare = move |_: &_| ((factory.clone(), outcome), ());
-    let shape = SourceShape::<T>::new();
-    Source::from_stage(Made::new("from_stream", shape, prepare, |(factory, outcome), outlet, setup| {
+    Source::from_stage(stage("from_stream", SourceShape::new(), move |outlet, setup| {
         let source = Foreign { stream: Box::pin(factory()), waker: setup.waker(), outcome };
         PolledSource { outlet, source, last: None }
     }))
@@ -349,10 +342,7 @@ where
                     self.is_new |= self.emits_all;
                 }
                 Judged::Dropped(directive) => self.restart(directive),
-                Judged::Failed(error) => {
-                    context.log_failure(context.current, &error);
-                    return context.fail_stage(error);
-                }
+                Judged::Failed(error) => return context.fail_and_log(error),
             }
         }
         let is_last = self.inlet.is_closed(context) && !self.inlet.is_available(context);
@@ -421,22 +411,15 @@ where
     F: FnMut(A, S::Out) -> Fut + Clone + Send + Sync + 'static,
     Fut: Future + 'static,
 {
-    let prepare = move |_: &_| ((zero.clone(), function.clone(), outcome, emits_all), ());
-    let shape = FlowShape::<S::Out, A>::new();
-    flow.via_stage(Made::new(name, shape, prepare, |(zero, function, outcome, emits_all), ports, setup| Accumulate::<
-        S::Out,
-        A,
-        F,
-        Fut,
-    > {
-        inlet: ports.inlet,
-        outlet: ports.outlet,
+    flow.via_stage(stage(name, FlowShape::new(), move |FlowPorts { inlet, outlet }, setup| Accumulate {
+        inlet,
+        outlet,
         state: zero.clone(),
         zero,
         function,
         flight: Flight::new(setup.waker()),
         outcome,
-        supervision: setup.attributes().get::<Supervision>().cloned(),
+        supervision: setup.supervision(),
         emits_all,
         is_new: emits_all,
         element: PhantomData,

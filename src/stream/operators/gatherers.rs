@@ -8,7 +8,25 @@ use std::marker::PhantomData;
 
 use crate::stream::attributes::{Directive, Supervision};
 use crate::stream::error::{NoSuchElement, StreamError};
-use crate::stream::stage::gathering::{Gathered, Gatherer, attempt};
+use crate::stream::stage::gathering::{Gathered, Gatherer};
+use crate::stream::stage::supervised::attempt;
+
+/// Takes an element by a function that gets the state by value, so that a failure would take it along.
+fn take_by_value<G: Gatherer, S: Clone>(
+    gatherer: &mut G,
+    state: impl Fn(&mut G) -> &mut Option<S>,
+    element: G::In,
+    supervision: &Supervision,
+) -> Gathered<G::Out> {
+    let kept = state(gatherer).clone();
+    match attempt(supervision, || gatherer.take(element).or_failure()) {
+        Ok(gathered) => return gathered,
+        Err((Directive::Stop, error)) => return Gathered::Fail(error),
+        Err((Directive::Resume, _)) => *state(gatherer) = kept,
+        Err((Directive::Restart, _)) => gatherer.restart(),
+    }
+    Gathered::More
+}
 
 /// A state, and what an element makes of it.
 pub struct Folding<T, A, F> {
@@ -19,8 +37,8 @@ pub struct Folding<T, A, F> {
 }
 
 impl<T, A: Clone, F> Folding<T, A, F> {
-    pub(super) fn new(zero: &A, function: F) -> Self {
-        Folding { zero: zero.clone(), state: Some(zero.clone()), function, element: PhantomData }
+    pub(super) fn new(zero: A, function: F) -> Self {
+        Folding { state: Some(zero.clone()), zero, function, element: PhantomData }
     }
 }
 
@@ -50,20 +68,7 @@ where
     }
 
     fn take_supervised(&mut self, element: T, supervision: &Supervision) -> Gathered<A> {
-        // The function gets the state by value, so a failure would take it along.
-        let kept = self.state.clone();
-        match attempt(supervision, || self.take(element)) {
-            Ok(gathered) => gathered,
-            Err((Directive::Stop, error)) => Gathered::Fail(error),
-            Err((Directive::Resume, _)) => {
-                self.state = kept;
-                Gathered::More
-            }
-            Err((Directive::Restart, _)) => {
-                self.restart();
-                Gathered::More
-            }
-        }
+        take_by_value(self, |folding| &mut folding.state, element, supervision)
     }
 }
 
@@ -74,7 +79,7 @@ pub struct FoldingWhile<T, A, F, P> {
 }
 
 impl<T, A: Clone, F, P> FoldingWhile<T, A, F, P> {
-    pub(super) fn new(zero: &A, predicate: P, function: F) -> Self {
+    pub(super) fn new(zero: A, predicate: P, function: F) -> Self {
         FoldingWhile { folding: Folding::new(zero, function), predicate }
     }
 
@@ -116,19 +121,7 @@ where
     }
 
     fn take_supervised(&mut self, element: T, supervision: &Supervision) -> Gathered<A> {
-        let kept = self.folding.state.clone();
-        match attempt(supervision, || self.take(element)) {
-            Ok(gathered) => gathered,
-            Err((Directive::Stop, error)) => Gathered::Fail(error),
-            Err((Directive::Resume, _)) => {
-                self.folding.state = kept;
-                Gathered::More
-            }
-            Err((Directive::Restart, _)) => {
-                self.restart();
-                Gathered::More
-            }
-        }
+        take_by_value(self, |this| &mut this.folding.state, element, supervision)
     }
 }
 
@@ -166,19 +159,7 @@ impl<T: Clone + 'static, F: FnMut(T, T) -> T + 'static> Gatherer for Reducing<T,
     }
 
     fn take_supervised(&mut self, element: T, supervision: &Supervision) -> Gathered<T> {
-        let kept = self.state.clone();
-        match attempt(supervision, || self.take(element)) {
-            Ok(gathered) => gathered,
-            Err((Directive::Stop, error)) => Gathered::Fail(error),
-            Err((Directive::Resume, _)) => {
-                self.state = kept;
-                Gathered::More
-            }
-            Err((Directive::Restart, _)) => {
-                self.restart();
-                Gathered::More
-            }
-        }
+        take_by_value(self, |reducing| &mut reducing.state, element, supervision)
     }
 }
 

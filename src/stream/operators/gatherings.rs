@@ -51,7 +51,7 @@ pub(super) fn fold<T: 'static, A: Folded>(
 ) -> impl Gathering<In = T, Out = A> {
     GatherWith::new("fold", move || {
         let mut function = function.clone();
-        Folding::new(&zero, move |state, element| Ok(function(state, element)))
+        Folding::new(zero.clone(), move |state, element| Ok(function(state, element)))
     })
 }
 
@@ -59,7 +59,7 @@ pub(super) fn try_fold<T: 'static, A: Folded>(
     zero: A,
     function: impl FnMut(A, T) -> Result<A, StreamError> + Clone + Send + Sync + 'static,
 ) -> impl Gathering<In = T, Out = A> {
-    GatherWith::new("fold", move || Folding::new(&zero, function.clone()))
+    GatherWith::new("fold", move || Folding::new(zero.clone(), function.clone()))
 }
 
 pub(super) fn fold_while<T: 'static, A: Folded>(
@@ -69,7 +69,7 @@ pub(super) fn fold_while<T: 'static, A: Folded>(
 ) -> impl Gathering<In = T, Out = A> {
     GatherWith::new("fold_while", move || {
         let mut function = function.clone();
-        FoldingWhile::new(&zero, predicate.clone(), move |state, element| Ok(function(state, element)))
+        FoldingWhile::new(zero.clone(), predicate.clone(), move |state, element| Ok(function(state, element)))
     })
 }
 

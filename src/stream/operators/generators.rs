@@ -2,59 +2,23 @@
 //!
 //! All of them emit when asked, and complete together with the last element where they know that it is the last.
 
-use std::marker::PhantomData;
-
-use crate::stream::attributes::Attributes;
 use crate::stream::dsl::Source;
 use crate::stream::error::{IllegalArgument, StreamError};
 use crate::stream::interpreter::{Context, Outlet};
 use crate::stream::stage::elementwise::Step;
-use crate::stream::stage::{GraphStage, Logic, Setup, SourceShape};
+use crate::stream::stage::made::stage;
+use crate::stream::stage::{Logic, SourceShape};
 
 /// Tries of a function that gives nothing in a row, before other stages have their turn.
 const SKIPS_PER_PULL: u32 = 1024;
 
-/// A source that asks a function for each element. The factory makes the function for each materialization.
-struct Generator<T, G, F> {
-    name: &'static str,
-    factory: F,
-    made: PhantomData<fn() -> (T, G)>,
-}
-
-struct GeneratorLogic<T, G> {
+/// A source that asks a function for each element.
+struct Generator<T, G> {
     outlet: Outlet<T>,
     next: G,
 }
 
-impl<T, G, F> GraphStage for Generator<T, G, F>
-where
-    T: 'static,
-    G: FnMut() -> Step<T> + 'static,
-    F: Fn() -> G + Clone + Send + Sync + 'static,
-{
-    type Shape = SourceShape<T>;
-    type Seed = F;
-    type Mat = ();
-    type Logic = GeneratorLogic<T, G>;
-
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn shape(&self) -> Self::Shape {
-        SourceShape::new()
-    }
-
-    fn prepare(&self, _: &Attributes) -> (F, ()) {
-        (self.factory.clone(), ())
-    }
-
-    fn create(factory: F, outlet: Outlet<T>, _: &Setup<'_>) -> Self::Logic {
-        GeneratorLogic { outlet, next: factory() }
-    }
-}
-
-impl<T: 'static, G: FnMut() -> Step<T> + 'static> GeneratorLogic<T, G> {
+impl<T: 'static, G: FnMut() -> Step<T> + 'static> Generator<T, G> {
     #[inline]
     fn generate(&mut self, context: &mut Context) {
         for _ in 0..SKIPS_PER_PULL {
@@ -66,17 +30,14 @@ impl<T: 'static, G: FnMut() -> Step<T> + 'static> GeneratorLogic<T, G> {
                 }
                 Step::Skip => {}
                 Step::Done => return self.outlet.complete(context),
-                Step::Fail(error) => {
-                    context.log_failure(context.current, &error);
-                    return context.fail_stage(error);
-                }
+                Step::Fail(error) => return context.fail_and_log(error),
             }
         }
         context.look_again();
     }
 }
 
-impl<T: 'static, G: FnMut() -> Step<T> + 'static> Logic for GeneratorLogic<T, G> {
+impl<T: 'static, G: FnMut() -> Step<T> + 'static> Logic for Generator<T, G> {
     #[inline]
     fn on_pull(&mut self, context: &mut Context, _: usize) {
         self.generate(context);
@@ -93,9 +54,9 @@ fn generator<T, G, F>(name: &'static str, factory: F) -> Source<T>
 where
     T: 'static,
     G: FnMut() -> Step<T> + 'static,
-    F: Fn() -> G + Clone + Send + Sync + 'static,
+    F: FnOnce() -> G + Clone + Send + Sync + 'static,
 {
-    Source::from_stage(Generator { name, factory, made: PhantomData })
+    Source::from_stage(stage(name, SourceShape::new(), |outlet, _| Generator { outlet, next: factory() }))
 }
 
 /// How a source without elements ends.
@@ -106,43 +67,19 @@ enum End {
     Never,
 }
 
-struct Ended<T> {
-    end: End,
-    element: PhantomData<fn() -> T>,
-}
-
-struct EndedLogic(End);
-
-impl<T: 'static> GraphStage for Ended<T> {
-    type Shape = SourceShape<T>;
-    type Seed = End;
-    type Mat = ();
-    type Logic = EndedLogic;
-
+impl End {
     fn name(&self) -> &'static str {
-        match self.end {
+        match self {
             End::Complete => "empty",
             End::Fail(_) => "failed",
             End::Never => "never",
         }
     }
-
-    fn shape(&self) -> Self::Shape {
-        SourceShape::new()
-    }
-
-    fn prepare(&self, _: &Attributes) -> (End, ()) {
-        (self.end.clone(), ())
-    }
-
-    fn create(end: End, _: Outlet<T>, _: &Setup<'_>) -> Self::Logic {
-        EndedLogic(end)
-    }
 }
 
-impl Logic for EndedLogic {
+impl Logic for End {
     fn pre_start(&mut self, context: &mut Context) {
-        match &self.0 {
+        match self {
             End::Complete => context.complete_stage(),
             End::Fail(error) => context.fail_stage(error.clone()),
             End::Never => {}
@@ -154,7 +91,7 @@ impl Logic for EndedLogic {
 
 impl<T: 'static> Source<T> {
     fn ended(end: End) -> Source<T> {
-        Source::from_stage(Ended { end, element: PhantomData })
+        Source::from_stage(stage(end.name(), SourceShape::new(), |_, _| end))
     }
 
     /// Completes when it starts.
@@ -190,7 +127,7 @@ impl<T: 'static> Source<T> {
     {
         let Some(element) = element else { return Source::empty() };
         generator("single", move || {
-            let mut element = Some(element.clone());
+            let mut element = Some(element);
             move || element.take().map_or(Step::Done, Step::Last)
         })
     }
@@ -198,7 +135,7 @@ impl<T: 'static> Source<T> {
     /// Emits what the function gives when it is first asked, and completes.
     pub fn lazy_single(function: impl FnOnce() -> T + Clone + Send + Sync + 'static) -> Source<T> {
         generator("lazy_single", move || {
-            let mut function = Some(function.clone());
+            let mut function = Some(function);
             move || function.take().map_or(Step::Done, |function| Step::Last(function()))
         })
     }
@@ -208,18 +145,14 @@ impl<T: 'static> Source<T> {
     where
         T: Clone + Send + Sync,
     {
-        generator("repeat", move || {
-            let element = element.clone();
-            move || Step::Emit(element.clone())
-        })
+        let next = move || Step::Emit(element.clone());
+        generator("repeat", move || next)
     }
 
     /// Emits what a function gives, for ever.
-    pub fn repeat_with(function: impl FnMut() -> T + Clone + Send + Sync + 'static) -> Source<T> {
-        generator("repeat", move || {
-            let mut function = function.clone();
-            move || Step::Emit(function())
-        })
+    pub fn repeat_with(mut function: impl FnMut() -> T + Clone + Send + Sync + 'static) -> Source<T> {
+        let next = move || Step::Emit(function());
+        generator("repeat", move || next)
     }
 
     /// Emits what the iterators of a factory give, one iterator after the other, for ever. Fails with
@@ -233,7 +166,6 @@ impl<T: 'static> Source<T> {
         const EMPTY: IllegalArgument =
             IllegalArgument { operator: "cycle", what: "an iterator is empty: there is nothing to repeat" };
         generator("cycle", move || {
-            let factory = factory.clone();
             let mut iterator: Option<I::IntoIter> = None;
             move || {
                 if let Some(element) = iterator.as_mut().and_then(Iterator::next) {
@@ -250,15 +182,14 @@ impl<T: 'static> Source<T> {
     /// Emits `seed`, then what the function makes of it, of that, and so on, while the predicate holds.
     pub fn iterate(
         seed: T,
-        predicate: impl FnMut(&T) -> bool + Clone + Send + Sync + 'static,
-        function: impl FnMut(&T) -> T + Clone + Send + Sync + 'static,
+        mut predicate: impl FnMut(&T) -> bool + Clone + Send + Sync + 'static,
+        mut function: impl FnMut(&T) -> T + Clone + Send + Sync + 'static,
     ) -> Source<T>
     where
         T: Clone + Send + Sync,
     {
         generator("iterate", move || {
-            let (mut predicate, mut function) = (predicate.clone(), function.clone());
-            let mut first = Some(seed.clone());
+            let mut first = Some(seed);
             let mut last: Option<T> = None;
             move || {
                 let next = first.take().or_else(|| last.as_ref().map(&mut function));
@@ -284,29 +215,26 @@ impl<T: 'static> Source<T> {
     /// });
     /// # drop(countdown);
     /// ```
-    pub fn unfold<S, F>(state: S, function: F) -> Source<T>
+    pub fn unfold<S, F>(state: S, mut function: F) -> Source<T>
     where
         S: Clone + Send + Sync + 'static,
         F: FnMut(&mut S) -> Option<T> + Clone + Send + Sync + 'static,
     {
-        let mut function = function;
         Source::try_unfold(state, move |state: &mut S| Ok(function(state)))
     }
 
     /// As [`Source::unfold`], for a function that can fail.
-    pub fn try_unfold<S, F>(state: S, function: F) -> Source<T>
+    pub fn try_unfold<S, F>(mut state: S, mut function: F) -> Source<T>
     where
         S: Clone + Send + Sync + 'static,
         F: FnMut(&mut S) -> Result<Option<T>, StreamError> + Clone + Send + Sync + 'static,
     {
-        generator("unfold", move || {
-            let (mut state, mut function) = (state.clone(), function.clone());
-            move || match function(&mut state) {
-                Ok(Some(element)) => Step::Emit(element),
-                Ok(None) => Step::Done,
-                Err(error) => Step::Fail(error),
-            }
-        })
+        let next = move || match function(&mut state) {
+            Ok(Some(element)) => Step::Emit(element),
+            Ok(None) => Step::Done,
+            Err(error) => Step::Fail(error),
+        };
+        generator("unfold", move || next)
     }
 
     /// A source of the user's: the factory makes a function for each materialization, on the core that runs it, and the

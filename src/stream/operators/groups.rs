@@ -9,7 +9,7 @@ use std::marker::PhantomData;
 use crate::stream::dsl::{FlowOps, Plain};
 use crate::stream::error::{IllegalArgument, StreamError};
 use crate::stream::stage::elementwise::Step;
-use crate::stream::stage::transform::{Transform, TransformStage};
+use crate::stream::stage::transform::{self, Transform};
 
 /// Elements for which a group is sized beforehand at most: a larger one grows when it has to.
 const GROUP_SIZED_MAX: usize = 1024;
@@ -264,7 +264,7 @@ pub trait GroupOps: FlowOps {
     /// Emits when a group is full, or upstream completed. Back-pressures when a group is full and downstream does.
     /// Completes when upstream completed and the last group is emitted. Cancels when downstream cancels.
     fn grouped(self, size: usize) -> Plain<Self, Vec<Self::Out>> {
-        self.via_stage(TransformStage::new("grouped", move || Grouped { size, group: Vec::new() }))
+        self.via_stage(transform::stage_of("grouped", move || Grouped { size, group: Vec::new() }))
     }
 
     /// Emits groups that weigh at least so much; the last one may be lighter.
@@ -272,8 +272,8 @@ pub trait GroupOps: FlowOps {
     where
         F: FnMut(&Self::Out) -> u64 + Clone + Send + Sync + 'static,
     {
-        let factory = move || GroupedWeighted { min_weight, weight: 0, cost: cost.clone(), group: Vec::new() };
-        self.via_stage(TransformStage::new("grouped_weighted", factory))
+        let factory = move || GroupedWeighted { min_weight, weight: 0, cost, group: Vec::new() };
+        self.via_stage(transform::stage_of("grouped_weighted", factory))
     }
 
     /// Emits groups of neighbours with the same key.
@@ -293,15 +293,15 @@ pub trait GroupOps: FlowOps {
         C: FnMut(&Self::Out) -> u64 + Clone + Send + Sync + 'static,
     {
         let factory = move || GroupedAdjacent {
-            key_of: key.clone(),
-            cost: cost.clone(),
+            key_of: key,
+            cost,
             max_weight,
             key: None,
             weight: 0,
             group: Vec::new(),
             heavy: None,
         };
-        self.via_stage(TransformStage::new("grouped_adjacent_by", factory))
+        self.via_stage(transform::stage_of("grouped_adjacent_by", factory))
     }
 
     /// Emits windows of so many elements, each `step` elements after the one before. The last one may be shorter, if it
@@ -311,7 +311,7 @@ pub trait GroupOps: FlowOps {
         Self::Out: Clone,
     {
         let factory = move || Sliding { size, step, window: VecDeque::new(), skip: 0, is_new: false };
-        self.via_stage(TransformStage::new("sliding", factory))
+        self.via_stage(transform::stage_of("sliding", factory))
     }
 
     /// Emits, one by one, what the function makes of each element.
@@ -344,9 +344,9 @@ where
     G: FnMut(S::Out) -> I + 'static,
     F: Fn() -> G + Clone + Send + Sync + 'static,
 {
-    flow.via_stage(TransformStage::new(name, move || MapConcat::<S::Out, I, G, F> {
+    flow.via_stage(transform::stage_of(name, move || MapConcat::<S::Out, I, G, F> {
         function: factory(),
-        factory: factory.clone(),
+        factory,
         rest: None,
         next: None,
         element: PhantomData,

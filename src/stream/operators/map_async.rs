@@ -12,12 +12,13 @@ use std::hash::Hash;
 use std::task::Poll;
 
 use super::flights::{Flights, PARALLELISM_MAX};
-use super::made::{Judged, Made, judge};
 use crate::stream::attributes::Supervision;
 use crate::stream::dsl::{FlowOps, Plain};
 use crate::stream::error::{IllegalArgument, StreamError};
 use crate::stream::interpreter::{Context, Inlet, Outlet};
-use crate::stream::stage::{FlowPorts, FlowShape, Logic, Setup};
+use crate::stream::stage::made::stage;
+use crate::stream::stage::supervised::{Judged, judge};
+use crate::stream::stage::{FlowPorts, FlowShape, Logic};
 
 /// What decides which elements may be under way together.
 trait Lanes<T>: 'static {
@@ -66,6 +67,10 @@ struct ByKey<T, K, G> {
 }
 
 impl<T, K: Clone + Eq + Hash, G> ByKey<T, K, G> {
+    fn new(key: G) -> Self {
+        ByKey { key, busy: HashSet::new(), keys: Vec::new(), entering: None, waiting: VecDeque::new() }
+    }
+
     fn release(&mut self, key: Option<K>) -> Option<(T, u64)> {
         let key = key?;
         match self.waiting.iter().position(|(waiting, _, _)| *waiting == key) {
@@ -244,8 +249,7 @@ where
 }
 
 fn fail(context: &mut Context, error: StreamError) -> bool {
-    context.log_failure(context.current, &error);
-    context.fail_stage(error);
+    context.fail_and_log(error);
     false
 }
 
@@ -322,90 +326,40 @@ where
     }
 }
 
-/// What makes the stage of an operator.
-struct Plan<F, G, Fut: Future, U> {
+fn append<S, U, Fut, F, L>(
+    flow: S,
+    name: &'static str,
     parallelism: usize,
     function: F,
-    key: G,
     outcome: fn(Fut::Output) -> Result<U, StreamError>,
     is_ordered: bool,
-}
-
-impl<F, G, Fut, U> Plan<F, G, Fut, U>
+    lanes: impl FnOnce() -> L + Clone + Send + Sync + 'static,
+) -> Plain<S, U>
 where
-    Fut: Future + 'static,
+    S: FlowOps,
     U: 'static,
+    Fut: Future + 'static,
+    F: FnMut(S::Out) -> Fut + Clone + Send + Sync + 'static,
+    L: Lanes<S::Out>,
 {
-    fn logic<T, L>(self, ports: FlowPorts<T, U>, setup: &Setup<'_>, lanes: L) -> MapAsyncLogic<T, U, Fut, F, L> {
-        let parallelism = self.parallelism.min(PARALLELISM_MAX);
+    flow.via_stage(stage(name, FlowShape::new(), move |FlowPorts { inlet, outlet }, setup| {
+        let parallelism = parallelism.min(PARALLELISM_MAX);
         MapAsyncLogic {
-            inlet: ports.inlet,
-            outlet: ports.outlet,
-            function: self.function,
-            lanes,
+            inlet,
+            outlet,
+            function,
+            lanes: lanes(),
             flights: Flights::new(parallelism, setup.waker()),
-            outcome: self.outcome,
-            supervision: setup.attributes().get::<Supervision>().cloned(),
+            outcome,
+            supervision: setup.supervision(),
             parallelism,
-            is_ordered: self.is_ordered,
+            is_ordered,
             line: VecDeque::new(),
             first: 0,
             tickets: 0,
             ticket_of: Vec::new(),
             used: 0,
         }
-    }
-}
-
-fn append<S, U, Fut, F>(
-    flow: S,
-    name: &'static str,
-    parallelism: usize,
-    function: F,
-    outcome: fn(Fut::Output) -> Result<U, StreamError>,
-    is_ordered: bool,
-) -> Plain<S, U>
-where
-    S: FlowOps,
-    U: 'static,
-    Fut: Future + 'static,
-    F: FnMut(S::Out) -> Fut + Clone + Send + Sync + 'static,
-{
-    let prepare = move |_: &_| {
-        let (function, key) = (function.clone(), ());
-        (Plan::<F, (), Fut, U> { parallelism, function, key, outcome, is_ordered }, ())
-    };
-    flow.via_stage(Made::new(name, FlowShape::<S::Out, U>::new(), prepare, |plan, ports, setup| {
-        plan.logic(ports, setup, Free)
-    }))
-}
-
-#[allow(clippy::too_many_arguments)]
-fn append_partitioned<S, U, K, G, Fut, F>(
-    flow: S,
-    name: &'static str,
-    parallelism: usize,
-    key: G,
-    function: F,
-    outcome: fn(Fut::Output) -> Result<U, StreamError>,
-    is_ordered: bool,
-) -> Plain<S, U>
-where
-    S: FlowOps,
-    U: 'static,
-    K: Clone + Eq + Hash + 'static,
-    G: FnMut(&S::Out) -> K + Clone + Send + Sync + 'static,
-    Fut: Future + 'static,
-    F: FnMut(S::Out) -> Fut + Clone + Send + Sync + 'static,
-{
-    let prepare = move |_: &_| {
-        let (function, key) = (function.clone(), key.clone());
-        (Plan::<F, G, Fut, U> { parallelism, function, key, outcome, is_ordered }, ())
-    };
-    flow.via_stage(Made::new(name, FlowShape::<S::Out, U>::new(), prepare, |plan, ports, setup| {
-        let Plan { parallelism, function, key, outcome, is_ordered } = plan;
-        let lanes = ByKey { key, busy: HashSet::new(), keys: Vec::new(), entering: None, waiting: VecDeque::new() };
-        Plan::<F, (), Fut, U> { parallelism, function, key: (), outcome, is_ordered }.logic(ports, setup, lanes)
     }))
 }
 
@@ -432,7 +386,7 @@ pub trait MapAsyncOps: FlowOps {
         Fut: Future<Output = U> + 'static,
         F: FnMut(Self::Out) -> Fut + Clone + Send + Sync + 'static,
     {
-        append(self, "map_async", parallelism, function, Ok, true)
+        append(self, "map_async", parallelism, function, Ok, true, || Free)
     }
 
     /// As [`MapAsyncOps::map_async`]; an `Err` fails the stream at once, or is what the supervision decider says.
@@ -441,7 +395,7 @@ pub trait MapAsyncOps: FlowOps {
         Fut: Future<Output = Fallible<U>> + 'static,
         F: FnMut(Self::Out) -> Fut + Clone + Send + Sync + 'static,
     {
-        append(self, "map_async", parallelism, function, std::convert::identity, true)
+        append(self, "map_async", parallelism, function, std::convert::identity, true, || Free)
     }
 
     /// As [`MapAsyncOps::map_async`], in the order in which the futures are done.
@@ -450,7 +404,7 @@ pub trait MapAsyncOps: FlowOps {
         Fut: Future<Output = U> + 'static,
         F: FnMut(Self::Out) -> Fut + Clone + Send + Sync + 'static,
     {
-        append(self, "map_async_unordered", parallelism, function, Ok, false)
+        append(self, "map_async_unordered", parallelism, function, Ok, false, || Free)
     }
 
     /// As [`MapAsyncOps::map_async_unordered`] with failures as in [`MapAsyncOps::try_map_async`].
@@ -459,7 +413,7 @@ pub trait MapAsyncOps: FlowOps {
         Fut: Future<Output = Fallible<U>> + 'static,
         F: FnMut(Self::Out) -> Fut + Clone + Send + Sync + 'static,
     {
-        append(self, "map_async_unordered", parallelism, function, std::convert::identity, false)
+        append(self, "map_async_unordered", parallelism, function, std::convert::identity, false, || Free)
     }
 
     /// As [`MapAsyncOps::map_async`], with one future of each key at a time. Elements that wait for their key count as
@@ -472,7 +426,7 @@ pub trait MapAsyncOps: FlowOps {
         Fut: Future<Output = U> + 'static,
         F: FnMut(Self::Out) -> Fut + Clone + Send + Sync + 'static,
     {
-        append_partitioned(self, "map_async_partitioned", parallelism, key, function, Ok, true)
+        append(self, "map_async_partitioned", parallelism, function, Ok, true, || ByKey::new(key))
     }
 
     /// As [`MapAsyncOps::map_async_partitioned`] with failures as in [`MapAsyncOps::try_map_async`].
@@ -484,8 +438,7 @@ pub trait MapAsyncOps: FlowOps {
         Fut: Future<Output = Fallible<U>> + 'static,
         F: FnMut(Self::Out) -> Fut + Clone + Send + Sync + 'static,
     {
-        let outcome = std::convert::identity;
-        append_partitioned(self, "map_async_partitioned", parallelism, key, function, outcome, true)
+        append(self, "map_async_partitioned", parallelism, function, std::convert::identity, true, || ByKey::new(key))
     }
 
     /// As [`MapAsyncOps::map_async_partitioned`], in the order in which the futures are done.
@@ -497,7 +450,7 @@ pub trait MapAsyncOps: FlowOps {
         Fut: Future<Output = U> + 'static,
         F: FnMut(Self::Out) -> Fut + Clone + Send + Sync + 'static,
     {
-        append_partitioned(self, "map_async_partitioned_unordered", parallelism, key, function, Ok, false)
+        append(self, "map_async_partitioned_unordered", parallelism, function, Ok, false, || ByKey::new(key))
     }
 }
 

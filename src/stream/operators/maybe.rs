@@ -1,14 +1,13 @@
 //! A source that is told later what it emits: [`Source::maybe`].
 
-use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use crate::stream::attributes::Attributes;
 use crate::stream::dsl::Source;
 use crate::stream::error::StreamError;
 use crate::stream::interpreter::{Context, Outlet};
-use crate::stream::stage::{GraphStage, Logic, Setup, SourceShape};
+use crate::stream::stage::made::stage_with;
+use crate::stream::stage::{Logic, Setup, SourceShape};
 
 type Outcome<T> = Result<Option<T>, StreamError>;
 
@@ -31,9 +30,17 @@ impl<T> Clone for MaybePromise<T> {
 }
 
 impl<T> MaybePromise<T> {
+    fn new() -> Self {
+        MaybePromise { shared: Arc::new(Mutex::new(State { outcome: None, is_closed: false, waker: None })) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn close(&self, outcome: Option<Outcome<T>>) -> bool {
         let waker = {
-            let mut state = self.shared.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.lock();
             if std::mem::replace(&mut state.is_closed, true) {
                 return false;
             }
@@ -59,52 +66,24 @@ impl<T> MaybePromise<T> {
     /// Whether the source was told, or has ended.
     #[must_use]
     pub fn is_closed(&self) -> bool {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner).is_closed
+        self.lock().is_closed
     }
 }
 
-struct Maybe<T>(PhantomData<fn() -> T>);
-
-struct MaybeLogic<T> {
+struct Maybe<T> {
     outlet: Outlet<T>,
     promise: MaybePromise<T>,
     /// What is to be emitted when downstream asks.
     element: Option<T>,
 }
 
-impl<T: Send + 'static> GraphStage for Maybe<T> {
-    type Shape = SourceShape<T>;
-    type Seed = MaybePromise<T>;
-    type Mat = MaybePromise<T>;
-    type Logic = MaybeLogic<T>;
-
-    fn name(&self) -> &'static str {
-        "maybe"
-    }
-
-    fn shape(&self) -> Self::Shape {
-        SourceShape::new()
-    }
-
-    fn prepare(&self, _: &Attributes) -> (Self::Seed, Self::Mat) {
-        let shared = Arc::new(Mutex::new(State { outcome: None, is_closed: false, waker: None }));
-        let promise = MaybePromise { shared };
-        (promise.clone(), promise)
-    }
-
-    fn create(promise: MaybePromise<T>, outlet: Outlet<T>, setup: &Setup<'_>) -> Self::Logic {
-        promise.shared.lock().unwrap_or_else(PoisonError::into_inner).waker = Some(setup.waker());
-        MaybeLogic { outlet, promise, element: None }
-    }
-}
-
-impl<T: 'static> Logic for MaybeLogic<T> {
+impl<T: 'static> Logic for Maybe<T> {
     fn pre_start(&mut self, context: &mut Context) {
         self.on_wake(context);
     }
 
     fn on_wake(&mut self, context: &mut Context) {
-        let outcome = self.promise.shared.lock().unwrap_or_else(PoisonError::into_inner).outcome.take();
+        let outcome = self.promise.lock().outcome.take();
         match outcome {
             None => {}
             Some(Ok(None)) => context.complete_stage(),
@@ -126,7 +105,7 @@ impl<T: 'static> Logic for MaybeLogic<T> {
     }
 }
 
-impl<T> Drop for MaybeLogic<T> {
+impl<T> Drop for Maybe<T> {
     fn drop(&mut self) {
         self.promise.close(None);
     }
@@ -137,6 +116,14 @@ impl<T: Send + 'static> Source<T, MaybePromise<T>> {
     /// dropped the source stays silent until it is cancelled.
     #[must_use]
     pub fn maybe() -> Source<T, MaybePromise<T>> {
-        Source::from_stage(Maybe(PhantomData))
+        Source::from_stage(stage_with("maybe", SourceShape::new(), |_| {
+            let promise = MaybePromise::new();
+            let told = promise.clone();
+            let create = |outlet, setup: &Setup<'_>| {
+                told.lock().waker = Some(setup.waker());
+                Maybe { outlet, promise: told, element: None }
+            };
+            (create, promise)
+        }))
     }
 }

@@ -1,7 +1,7 @@
 //! The operators: stages, and the extension traits that put them into the DSL.
 //!
 //! One file for each family. An operator that is a function of single elements is a [`Fusable`](super::dsl::Fusable);
-//! everything else is a [`GraphStage`](super::stage::GraphStage). `prelude` has all traits.
+//! everything else is a [`GraphStage`](super::stage::GraphStage), made as `stage::made` says. `prelude` has all traits.
 
 pub mod accumulating;
 pub mod buffers;
@@ -16,6 +16,7 @@ pub mod generators;
 pub mod groups;
 pub mod maybe;
 pub mod nested;
+mod passing;
 pub mod resources;
 pub mod selection;
 pub mod sinks;
@@ -26,7 +27,6 @@ pub mod whole;
 
 pub(crate) mod flights;
 pub mod futures;
-pub(crate) mod made;
 pub mod map_async;
 pub mod queues;
 pub mod rates;

@@ -13,13 +13,14 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use crossbeam_queue::ArrayQueue;
 use futures_core::Stream;
 
-use super::made::Made;
-use crate::stream::attributes::{Attributes, InputBuffer};
-use crate::stream::boundary::ring::{CAPACITY_MAX, Consumer, End, Producer, ring};
+use super::nested::RingSink;
+use crate::stream::attributes::InputBuffer;
+use crate::stream::boundary::ring::{CAPACITY_MAX, Consumer, End, ring};
 use crate::stream::dsl::{Fusable, RunnableGraph, Sink, Source};
 use crate::stream::error::{AbruptTermination, Cancellation, IllegalArgument, StreamError};
-use crate::stream::interpreter::{Context, Inlet, Outlet};
-use crate::stream::stage::{Logic, SinkShape, SourceShape};
+use crate::stream::interpreter::{Context, Outlet};
+use crate::stream::stage::made::stage_with;
+use crate::stream::stage::{Logic, Setup, SinkShape, SourceShape};
 
 /// No element is taken any more.
 const CLOSED: usize = 1;
@@ -238,7 +239,7 @@ impl<T: Send + 'static> Source<T, BoundedQueue<T>> {
     /// ```
     #[must_use]
     pub fn queue(buffer: usize) -> Source<T, BoundedQueue<T>> {
-        let prepare = move |_: &Attributes| {
+        Source::from_stage(stage_with("queue", SourceShape::new(), move |_| {
             let shared = Arc::new(Shared {
                 elements: ArrayQueue::new(buffer.clamp(1, CAPACITY_MAX)),
                 state: AtomicUsize::new(0),
@@ -247,17 +248,13 @@ impl<T: Send + 'static> Source<T, BoundedQueue<T>> {
                 failure: Mutex::new(None),
                 waker: Mutex::new(None),
             });
-            ((Arc::clone(&shared), buffer == 0), BoundedQueue { shared })
-        };
-        Source::from_stage(Made::new(
-            "queue",
-            SourceShape::<T>::new(),
-            prepare,
-            |(shared, is_refused), outlet, setup| {
+            let queue = BoundedQueue { shared: Arc::clone(&shared) };
+            let create = move |outlet, setup: &Setup<'_>| {
                 *shared.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(setup.waker());
-                QueueSource { outlet, shared, is_refused }
-            },
-        ))
+                QueueSource { outlet, shared, is_refused: buffer == 0 }
+            };
+            (create, queue)
+        }))
     }
 }
 
@@ -344,76 +341,17 @@ impl<T: Send> Stream for SinkQueue<T> {
     }
 }
 
-struct QueueSink<T> {
-    inlet: Inlet<T>,
-    producer: Producer<T>,
-    is_waiting: bool,
-}
-
-impl<T: Send + 'static> QueueSink<T> {
-    fn look(&mut self, context: &mut Context) {
-        if let Some(cause) = self.producer.cancellation() {
-            self.inlet.cancel_because(context, cause.unwrap_or(Cancellation::NoMoreElementsNeeded));
-        } else if self.producer.has_room() || !self.producer.wait() {
-            self.is_waiting = false;
-            // It may be a cancellation that keeps it from waiting.
-            match self.producer.cancellation() {
-                Some(_) => self.look(context),
-                None => self.inlet.try_pull(context),
-            }
-        } else {
-            self.is_waiting = true;
-        }
-    }
-}
-
-impl<T: Send + 'static> Logic for QueueSink<T> {
-    fn pre_start(&mut self, context: &mut Context) {
-        self.look(context);
-    }
-
-    fn on_push(&mut self, context: &mut Context, _: usize) {
-        let element = self.inlet.grab(context);
-        // There was room when the inlet was pulled; after a cancellation the element is nobody's.
-        drop(self.producer.write(element));
-        self.producer.publish();
-        self.look(context);
-    }
-
-    fn on_upstream_finish(&mut self, _: &mut Context, _: usize) {
-        self.producer.complete();
-    }
-
-    fn on_upstream_failure(&mut self, _: &mut Context, _: usize, error: StreamError) {
-        self.producer.fail(error);
-    }
-
-    fn on_wake(&mut self, context: &mut Context) {
-        if self.is_waiting || self.producer.cancellation().is_some() {
-            self.look(context);
-        }
-    }
-}
-
 impl<T: Send + 'static> Sink<T, SinkQueue<T>> {
     /// Elements are taken out by the materialized queue.
     ///
     /// Back-pressures when as many elements wait as the attribute [`InputBuffer`] says. Cancels when the queue is dropped.
     #[must_use]
     pub fn queue() -> Sink<T, SinkQueue<T>> {
-        let prepare = |attributes: &Attributes| {
+        Sink::from_stage(stage_with("queue", SinkShape::new(), |attributes| {
             let (producer, consumer) = ring(attributes.mandatory::<InputBuffer>().max());
-            (producer, SinkQueue::new(consumer))
-        };
-        Sink::from_stage(Made::new(
-            "queue",
-            SinkShape::<T>::new(),
-            prepare,
-            |mut producer: Producer<T>, inlet, setup| {
-                producer.attach(setup.waker());
-                QueueSink { inlet, producer, is_waiting: false }
-            },
-        ))
+            let create = |inlet, setup: &Setup<'_>| RingSink::new(inlet, Some(producer), setup);
+            (create, SinkQueue::new(consumer))
+        }))
     }
 }
 

@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::buffers::OverflowStrategy;
-use super::made::{Judged, Made, judge};
 use crate::base::Nanos;
 use crate::stream::attributes::{InputBuffer, Supervision};
 use crate::stream::dsl::{FlowOps, Plain};
 use crate::stream::error::{BufferOverflow, IllegalArgument, StreamError};
 use crate::stream::interpreter::{Context, Inlet, Outlet, TimerKey};
-use crate::stream::stage::{FlowShape, Logic};
+use crate::stream::stage::made::stage;
+use crate::stream::stage::supervised::{Judged, judge};
+use crate::stream::stage::{FlowPorts, FlowShape, Logic};
 
 const TIMER: TimerKey = TimerKey(0);
 /// A burst without a number of its own is what comes in this time: timers cannot be relied on for shorter ones.
@@ -210,17 +211,11 @@ impl<T: 'static, D: FnMut(&T) -> Duration + 'static> Delay<T, D> {
                 true
             }
             DelayStrategy::Overflow(strategy) => {
-                match strategy {
-                    OverflowStrategy::Backpressure => {}
-                    OverflowStrategy::DropHead => drop(self.held.pop_front()),
-                    OverflowStrategy::DropTail => drop(self.held.pop_back()),
-                    OverflowStrategy::DropBuffer => self.held.clear(),
-                    OverflowStrategy::Fail => {
-                        context.fail_stage(StreamError::new(BufferOverflow { capacity: self.capacity }));
-                        return false;
-                    }
+                let has_room = strategy.make_room(&mut self.held);
+                if !has_room {
+                    context.fail_stage(StreamError::new(BufferOverflow { capacity: self.capacity }));
                 }
-                true
+                has_room
             }
         }
     }
@@ -375,16 +370,9 @@ pub trait RateOps: FlowOps {
     where
         C: FnMut(&Self::Out) -> u64 + Clone + Send + Sync + 'static,
     {
-        let shape = FlowShape::<Self::Out, Self::Out>::new();
-        let prepare = move |_: &_| ((rate, cost.clone()), ());
-        self.via_stage(Made::new("throttle", shape, prepare, |(rate, cost), ports, setup| Throttle {
-            inlet: ports.inlet,
-            outlet: ports.outlet,
-            cost,
-            rate,
-            bucket: None,
-            supervision: setup.attributes().get::<Supervision>().cloned(),
-            current: None,
+        self.via_stage(stage("throttle", FlowShape::new(), move |FlowPorts { inlet, outlet }, setup| {
+            let supervision = setup.supervision();
+            Throttle { inlet, outlet, cost, rate, bucket: None, supervision, current: None }
         }))
     }
 
@@ -401,19 +389,10 @@ pub trait RateOps: FlowOps {
     where
         D: FnMut(&Self::Out) -> Duration + Clone + Send + Sync + 'static,
     {
-        let shape = FlowShape::<Self::Out, Self::Out>::new();
-        let prepare = move |_: &_| ((strategy, delay_of.clone()), ());
-        self.via_stage(Made::new("delay", shape, prepare, |(strategy, delay_of), ports, setup| {
+        self.via_stage(stage("delay", FlowShape::new(), move |FlowPorts { inlet, outlet }, setup| {
             let capacity = setup.attributes().mandatory::<InputBuffer>().max();
-            Delay {
-                inlet: ports.inlet,
-                outlet: ports.outlet,
-                delay_of,
-                strategy,
-                capacity,
-                held: VecDeque::with_capacity(capacity),
-                armed: Nanos::NEVER,
-            }
+            let held = VecDeque::with_capacity(capacity);
+            Delay { inlet, outlet, delay_of, strategy, capacity, held, armed: Nanos::NEVER }
         }))
     }
 
@@ -425,11 +404,9 @@ pub trait RateOps: FlowOps {
     where
         F: FnMut() -> Self::Out + Clone + Send + Sync + 'static,
     {
-        let shape = FlowShape::<Self::Out, Self::Out>::new();
-        let prepare = move |_: &_| ((idle, inject.clone()), ());
-        self.via_stage(Made::new("keep_alive", shape, prepare, |(idle, inject), ports, _| KeepAlive {
-            inlet: ports.inlet,
-            outlet: ports.outlet,
+        self.via_stage(stage("keep_alive", FlowShape::new(), move |FlowPorts { inlet, outlet }, _| KeepAlive {
+            inlet,
+            outlet,
             inject,
             idle,
             deadline: Nanos::ZERO,

@@ -3,22 +3,16 @@
 //! It is closed exactly once however the stream ends, and before the end is announced. A resource that waits for the
 //! outside blocks the core: use it for what is always ready, such as memory or buffered data.
 
-use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
-use crate::stream::attributes::{Attributes, Directive, Supervision};
+use crate::stream::attributes::{Directive, Supervision};
 use crate::stream::dsl::Source;
 use crate::stream::error::{Cancellation, StreamError};
 use crate::stream::interpreter::{Context, Outlet};
-use crate::stream::stage::{GraphStage, Logic, Setup, SourceShape};
+use crate::stream::stage::made::stage;
+use crate::stream::stage::supervised::attempt;
+use crate::stream::stage::{Logic, Setup, SourceShape};
 
 /// Failures in a row that are dropped before other stages have their turn.
 const RETRIES_PER_PULL: u32 = 64;
-
-struct UnfoldResource<T, R, C, F, D> {
-    functions: Functions<C, F, D>,
-    made: PhantomData<fn() -> (T, R)>,
-}
 
 #[derive(Clone)]
 struct Functions<C, F, D> {
@@ -27,45 +21,14 @@ struct Functions<C, F, D> {
     close: D,
 }
 
-struct UnfoldResourceLogic<T, R, C, F, D> {
+struct UnfoldResource<T, R, C, F, D> {
     outlet: Outlet<T>,
     resource: Option<R>,
     functions: Functions<C, F, D>,
     supervision: Supervision,
 }
 
-impl<T, R, C, F, D> GraphStage for UnfoldResource<T, R, C, F, D>
-where
-    T: 'static,
-    R: 'static,
-    C: FnMut() -> Result<R, StreamError> + Clone + Send + Sync + 'static,
-    F: FnMut(&mut R) -> Result<Option<T>, StreamError> + Clone + Send + Sync + 'static,
-    D: FnMut(R) -> Result<(), StreamError> + Clone + Send + Sync + 'static,
-{
-    type Shape = SourceShape<T>;
-    type Seed = Functions<C, F, D>;
-    type Mat = ();
-    type Logic = UnfoldResourceLogic<T, R, C, F, D>;
-
-    fn name(&self) -> &'static str {
-        "unfold_resource"
-    }
-
-    fn shape(&self) -> Self::Shape {
-        SourceShape::new()
-    }
-
-    fn prepare(&self, _: &Attributes) -> (Self::Seed, ()) {
-        (self.functions.clone(), ())
-    }
-
-    fn create(functions: Self::Seed, outlet: Outlet<T>, setup: &Setup<'_>) -> Self::Logic {
-        let supervision = setup.attributes().mandatory::<Supervision>().clone();
-        UnfoldResourceLogic { outlet, resource: None, functions, supervision }
-    }
-}
-
-impl<T, R, C, F, D> UnfoldResourceLogic<T, R, C, F, D>
+impl<T, R, C, F, D> UnfoldResource<T, R, C, F, D>
 where
     T: 'static,
     C: FnMut() -> Result<R, StreamError>,
@@ -82,36 +45,27 @@ where
         self.resource.take().map_or(Ok(()), |resource| (self.functions.close)(resource))
     }
 
-    fn fail(&mut self, context: &mut Context, error: StreamError) {
-        context.log_failure(context.current, &error);
-        context.fail_stage(error);
-    }
-
     fn read(&mut self, context: &mut Context) -> Result<(), StreamError> {
         for _ in 0..RETRIES_PER_PULL {
             let Some(resource) = &mut self.resource else { return Ok(()) };
             let read = &mut self.functions.read;
-            let error = match catch_unwind(AssertUnwindSafe(|| read(resource))) {
-                Ok(Ok(Some(element))) => {
+            match attempt(&self.supervision, || read(resource)) {
+                Ok(Some(element)) => {
                     self.outlet.push(context, element);
                     return Ok(());
                 }
-                Ok(Ok(None)) => {
+                Ok(None) => {
                     self.close()?;
                     self.outlet.complete(context);
                     return Ok(());
                 }
-                Ok(Err(error)) => error,
-                Err(payload) => StreamError::from_panic(payload),
-            };
-            match self.supervision.decide(&error) {
-                Directive::Stop => {
+                Err((Directive::Stop, error)) => {
                     // The failure of reading is the one that counts.
                     let _ = self.close();
                     return Err(error);
                 }
-                Directive::Resume => {}
-                Directive::Restart => {
+                Err((Directive::Resume, _)) => {}
+                Err((Directive::Restart, _)) => {
                     self.close()?;
                     self.open()?;
                 }
@@ -122,7 +76,7 @@ where
     }
 }
 
-impl<T, R, C, F, D> Logic for UnfoldResourceLogic<T, R, C, F, D>
+impl<T, R, C, F, D> Logic for UnfoldResource<T, R, C, F, D>
 where
     T: 'static,
     R: 'static,
@@ -132,13 +86,13 @@ where
 {
     fn pre_start(&mut self, context: &mut Context) {
         if let Err(error) = self.open() {
-            self.fail(context, error);
+            context.fail_and_log(error);
         }
     }
 
     fn on_pull(&mut self, context: &mut Context, _: usize) {
         if let Err(error) = self.read(context) {
-            self.fail(context, error);
+            context.fail_and_log(error);
         }
     }
 
@@ -151,7 +105,7 @@ where
     fn on_downstream_finish(&mut self, context: &mut Context, _: usize, cause: Cancellation) {
         match self.close() {
             Ok(()) => context.cancel_stage(cause),
-            Err(error) => self.fail(context, error),
+            Err(error) => context.fail_and_log(error),
         }
     }
 
@@ -175,6 +129,10 @@ impl<T: 'static> Source<T> {
         F: FnMut(&mut R) -> Result<Option<T>, StreamError> + Clone + Send + Sync + 'static,
         D: FnMut(R) -> Result<(), StreamError> + Clone + Send + Sync + 'static,
     {
-        Source::from_stage(UnfoldResource { functions: Functions { create, read, close }, made: PhantomData })
+        let functions = Functions { create, read, close };
+        Source::from_stage(stage("unfold_resource", SourceShape::new(), |outlet, setup: &Setup<'_>| {
+            let supervision = setup.attributes().mandatory::<Supervision>().clone();
+            UnfoldResource { outlet, resource: None, functions, supervision }
+        }))
     }
 }

@@ -6,41 +6,11 @@
 
 use std::marker::PhantomData;
 
-use super::elementwise::Fused;
+use super::elementwise::{Fused, fused};
 use crate::stream::dsl::{FlowOps, Fusable};
 use crate::stream::error::{StreamError, StreamLimitReached};
 use crate::stream::stage::elementwise::{Elementwise, Step};
-
-/// A blueprint that is its own running function, with the state it begins with.
-macro_rules! fused {
-    ($(#[$about:meta])* $name:ident<$($element:ident),+ $(; $function:ident)?> { $($field:ident: $type:ty),* $(,)? }) => {
-        $(#[$about])*
-        pub struct $name<$($element,)+ $($function)?> {
-            $($field: $type,)*
-            elements: PhantomData<fn() -> ($($element,)+)>,
-        }
-
-        impl<$($element,)+ $($function: Clone)?> Clone for $name<$($element,)+ $($function)?> {
-            fn clone(&self) -> Self {
-                $name { $($field: self.$field.clone(),)* elements: PhantomData }
-            }
-        }
-
-        impl<$($element,)+ $($function)?> Fusable for $name<$($element,)+ $($function)?>
-        where
-            Self: Elementwise + Clone + Send + Sync,
-        {
-            type In = <Self as Elementwise>::In;
-            type Out = <Self as Elementwise>::Out;
-            type Function = Self;
-
-            fn create(&self) -> Self {
-                self.clone()
-            }
-        }
-    };
-}
-pub(super) use fused;
+use crate::stream::stage::made::blueprint;
 
 fused!(
     /// [`SelectionOps::filter_not`].
@@ -209,17 +179,10 @@ impl<T: Clone + 'static, F: FnMut(&T, &T) -> bool + 'static> Elementwise for Dro
     }
 }
 
-/// [`SelectionOps::drop_repeated_by`].
-pub struct Deduplicate<T, F> {
-    is_same: F,
-    element: PhantomData<fn() -> T>,
-}
-
-impl<T, F: Clone> Clone for Deduplicate<T, F> {
-    fn clone(&self) -> Self {
-        Deduplicate { is_same: self.is_same.clone(), element: PhantomData }
-    }
-}
+blueprint!(
+    /// [`SelectionOps::drop_repeated_by`].
+    Deduplicate<T; F> { is_same: F }
+);
 
 impl<T: Clone + 'static, F: FnMut(&T, &T) -> bool + Clone + Send + Sync + 'static> Fusable for Deduplicate<T, F> {
     type In = T;
@@ -317,7 +280,7 @@ pub trait SelectionOps: FlowOps {
         Self::Out: Clone + PartialEq,
     {
         let is_same: Same<Self::Out> = |last, element| last == element;
-        self.fuse("drop_repeated", Deduplicate { is_same, element: PhantomData })
+        self.fuse("drop_repeated", Deduplicate { is_same, elements: PhantomData })
     }
 
     /// Drops elements that the function finds to be the same as the one emitted before.
@@ -326,7 +289,7 @@ pub trait SelectionOps: FlowOps {
         Self::Out: Clone,
         F: FnMut(&Self::Out, &Self::Out) -> bool + Clone + Send + Sync + 'static,
     {
-        self.fuse("drop_repeated", Deduplicate { is_same, element: PhantomData })
+        self.fuse("drop_repeated", Deduplicate { is_same, elements: PhantomData })
     }
 
     /// Emits so many elements and fails with [`StreamLimitReached`] if another one comes. The directive `Restart` begins to

@@ -5,22 +5,19 @@
 //! was stopped from outside. The same gatherings end a stream by a method of the source ([`super::closing`]), which runs
 //! in one loop where that is possible.
 
-use std::marker::PhantomData;
-
 use super::gatherings::{self, Collected, Folded, Outcome};
-use crate::stream::attributes::{Attributes, Supervision};
+use crate::stream::attributes::Supervision;
 use crate::stream::completion::{Completion, Promise, completion};
 use crate::stream::dsl::{Flow, FlowOps, Sink};
 use crate::stream::error::{AbruptTermination, StreamError};
 use crate::stream::interpreter::{Context, Inlet};
 use crate::stream::operators::ElementwiseOps;
 use crate::stream::stage::gathering::{Gathered, Gatherer, Gathering};
-use crate::stream::stage::{GraphStage, Logic, Setup, SinkShape};
+use crate::stream::stage::made::{stage, stage_with};
+use crate::stream::stage::{Logic, Setup, SinkShape};
 
 /// The sink of a [`Gathering`].
-struct GatherSink<G>(G);
-
-struct GatherLogic<G: Gatherer> {
+struct GatherSink<G: Gatherer> {
     inlet: Inlet<G::In>,
     gatherer: G,
     supervision: Option<Supervision>,
@@ -29,32 +26,7 @@ struct GatherLogic<G: Gatherer> {
     gathered: Gathered<G::Out>,
 }
 
-impl<G: Gathering> GraphStage for GatherSink<G> {
-    type Shape = SinkShape<G::In>;
-    type Seed = (G, Promise<G::Out>);
-    type Mat = Completion<G::Out>;
-    type Logic = GatherLogic<G::Gatherer>;
-
-    fn name(&self) -> &'static str {
-        self.0.name()
-    }
-
-    fn shape(&self) -> Self::Shape {
-        SinkShape::new()
-    }
-
-    fn prepare(&self, _: &Attributes) -> (Self::Seed, Self::Mat) {
-        let (promise, outcome) = completion();
-        ((self.0.clone(), promise), outcome)
-    }
-
-    fn create((gathering, promise): Self::Seed, inlet: Inlet<G::In>, setup: &Setup<'_>) -> Self::Logic {
-        let supervision = setup.attributes().get::<Supervision>().cloned();
-        GatherLogic { inlet, gatherer: gathering.create(), supervision, promise, gathered: Gathered::More }
-    }
-}
-
-impl<G: Gatherer> GatherLogic<G> {
+impl<G: Gatherer> GatherSink<G> {
     /// Apart from the fast way, which ends in a jump only if nothing before it took room on the stack.
     #[cold]
     #[inline(never)]
@@ -80,15 +52,14 @@ impl<G: Gatherer> GatherLogic<G> {
                 self.inlet.cancel(context);
             }
             Gathered::Fail(error) => {
-                context.log_failure(context.current, &error);
                 self.promise.fail(error.clone());
-                context.fail_stage(error);
+                context.fail_and_log(error);
             }
         }
     }
 }
 
-impl<G: Gatherer> Logic for GatherLogic<G> {
+impl<G: Gatherer> Logic for GatherSink<G> {
     fn pre_start(&mut self, context: &mut Context) {
         self.inlet.pull(context);
     }
@@ -126,7 +97,15 @@ impl<G: Gatherer> Logic for GatherLogic<G> {
 impl<T: 'static> Sink<T> {
     /// A sink that gathers as it is told. Cancels when the outcome is known.
     pub fn gather<G: Gathering<In = T>>(gathering: G) -> Sink<T, Completion<G::Out>> {
-        Sink::from_stage(GatherSink(gathering))
+        Sink::from_stage(stage_with(gathering.name(), SinkShape::new(), move |_| {
+            let (promise, outcome) = completion();
+            let gathering = gathering.clone();
+            let create = move |inlet, setup: &Setup<'_>| {
+                let supervision = setup.supervision();
+                GatherSink { inlet, gatherer: gathering.create(), supervision, promise, gathered: Gathered::More }
+            };
+            (create, outcome)
+        }))
     }
 
     /// Takes all elements and drops them.
@@ -269,13 +248,16 @@ impl<T: 'static> Sink<T> {
     /// Cancels at once.
     #[must_use]
     pub fn cancelled() -> Sink<T> {
-        Sink::from_stage(Cancelled(PhantomData))
+        Sink::from_stage(stage("cancelled", SinkShape::new(), |inlet, _| Cancelled(inlet)))
     }
 
     /// Never asks for an element. Completes when upstream does without being asked.
     #[must_use]
     pub fn never() -> Sink<T, Completion<()>> {
-        Sink::from_stage(Never(PhantomData))
+        Sink::from_stage(stage_with("never", SinkShape::new(), |_| {
+            let (promise, outcome) = completion();
+            (|_, _: &Setup<'_>| Never { promise }, outcome)
+        }))
     }
 
     /// Drops all elements and calls the function once with the end of the stream, also if the stream was stopped.
@@ -283,7 +265,10 @@ impl<T: 'static> Sink<T> {
     where
         F: FnOnce(Result<(), StreamError>) + Clone + Send + Sync + 'static,
     {
-        Sink::from_stage(OnComplete { function, element: PhantomData })
+        Sink::from_stage(stage("on_complete", SinkShape::new(), |inlet, _| OnComplete {
+            inlet,
+            function: Some(function),
+        }))
     }
 }
 
@@ -307,69 +292,19 @@ impl<T: 'static, Out: 'static, Mat: 'static, P: crate::stream::dsl::Fusable<Out 
     }
 }
 
-struct Cancelled<T>(PhantomData<fn(T)>);
+struct Cancelled<T>(Inlet<T>);
 
-struct CancelledLogic<T>(Inlet<T>);
-
-impl<T: 'static> GraphStage for Cancelled<T> {
-    type Shape = SinkShape<T>;
-    type Seed = ();
-    type Mat = ();
-    type Logic = CancelledLogic<T>;
-
-    fn name(&self) -> &'static str {
-        "cancelled"
-    }
-
-    fn shape(&self) -> Self::Shape {
-        SinkShape::new()
-    }
-
-    fn prepare(&self, _: &Attributes) -> ((), ()) {
-        ((), ())
-    }
-
-    fn create((): (), inlet: Inlet<T>, _: &Setup<'_>) -> Self::Logic {
-        CancelledLogic(inlet)
-    }
-}
-
-impl<T: 'static> Logic for CancelledLogic<T> {
+impl<T: 'static> Logic for Cancelled<T> {
     fn pre_start(&mut self, context: &mut Context) {
         self.0.cancel(context);
     }
 }
 
-struct Never<T>(PhantomData<fn(T)>);
-
-struct NeverLogic {
+struct Never {
     promise: Promise<()>,
 }
 
-impl<T: 'static> GraphStage for Never<T> {
-    type Shape = SinkShape<T>;
-    type Seed = Promise<()>;
-    type Mat = Completion<()>;
-    type Logic = NeverLogic;
-
-    fn name(&self) -> &'static str {
-        "never"
-    }
-
-    fn shape(&self) -> Self::Shape {
-        SinkShape::new()
-    }
-
-    fn prepare(&self, _: &Attributes) -> (Promise<()>, Completion<()>) {
-        completion()
-    }
-
-    fn create(promise: Promise<()>, _: Inlet<T>, _: &Setup<'_>) -> Self::Logic {
-        NeverLogic { promise }
-    }
-}
-
-impl Logic for NeverLogic {
+impl Logic for Never {
     fn on_upstream_finish(&mut self, _: &mut Context, _: usize) {
         self.promise.succeed(());
     }
@@ -379,40 +314,12 @@ impl Logic for NeverLogic {
     }
 }
 
-struct OnComplete<T, F> {
-    function: F,
-    element: PhantomData<fn(T)>,
-}
-
-struct OnCompleteLogic<T, F: FnOnce(Result<(), StreamError>)> {
+struct OnComplete<T, F: FnOnce(Result<(), StreamError>)> {
     inlet: Inlet<T>,
     function: Option<F>,
 }
 
-impl<T: 'static, F: FnOnce(Result<(), StreamError>) + Clone + Send + Sync + 'static> GraphStage for OnComplete<T, F> {
-    type Shape = SinkShape<T>;
-    type Seed = F;
-    type Mat = ();
-    type Logic = OnCompleteLogic<T, F>;
-
-    fn name(&self) -> &'static str {
-        "on_complete"
-    }
-
-    fn shape(&self) -> Self::Shape {
-        SinkShape::new()
-    }
-
-    fn prepare(&self, _: &Attributes) -> (F, ()) {
-        (self.function.clone(), ())
-    }
-
-    fn create(function: F, inlet: Inlet<T>, _: &Setup<'_>) -> Self::Logic {
-        OnCompleteLogic { inlet, function: Some(function) }
-    }
-}
-
-impl<T, F: FnOnce(Result<(), StreamError>)> OnCompleteLogic<T, F> {
+impl<T, F: FnOnce(Result<(), StreamError>)> OnComplete<T, F> {
     fn tell(&mut self, outcome: Result<(), StreamError>) {
         if let Some(function) = self.function.take() {
             function(outcome);
@@ -420,7 +327,7 @@ impl<T, F: FnOnce(Result<(), StreamError>)> OnCompleteLogic<T, F> {
     }
 }
 
-impl<T: 'static, F: FnOnce(Result<(), StreamError>) + 'static> Logic for OnCompleteLogic<T, F> {
+impl<T: 'static, F: FnOnce(Result<(), StreamError>) + 'static> Logic for OnComplete<T, F> {
     fn pre_start(&mut self, context: &mut Context) {
         self.inlet.pull(context);
     }

@@ -1,55 +1,19 @@
 //! Sources that need nothing from outside.
 
-use std::marker::PhantomData;
-
 use super::whole::Iterating;
-use crate::stream::attributes::Attributes;
 use crate::stream::dsl::Source;
 use crate::stream::interpreter::{Context, Outlet};
-use crate::stream::stage::{GraphStage, Logic, Setup, SourceShape};
+use crate::stream::stage::made::stage;
+use crate::stream::stage::{Logic, SourceShape};
 
-/// [`Source::from_iter`].
-struct IteratorSource<I, F> {
-    factory: F,
-    iterator: PhantomData<fn() -> I>,
-}
-
-struct IteratorLogic<I: Iterator> {
+/// [`Source::from_iterator`].
+struct Iterated<I: Iterator> {
     outlet: Outlet<I::Item>,
     iterator: I,
     next: Option<I::Item>,
 }
 
-impl<I, F> GraphStage for IteratorSource<I, F>
-where
-    I: IntoIterator + 'static,
-    I::IntoIter: 'static,
-    I::Item: 'static,
-    F: Fn() -> I + Clone + Send + Sync + 'static,
-{
-    type Shape = SourceShape<I::Item>;
-    type Seed = F;
-    type Mat = ();
-    type Logic = IteratorLogic<I::IntoIter>;
-
-    fn name(&self) -> &'static str {
-        "iterator"
-    }
-
-    fn shape(&self) -> Self::Shape {
-        SourceShape::new()
-    }
-
-    fn prepare(&self, _: &Attributes) -> (F, ()) {
-        (self.factory.clone(), ())
-    }
-
-    fn create(factory: F, outlet: Outlet<I::Item>, _: &Setup<'_>) -> Self::Logic {
-        IteratorLogic { outlet, iterator: factory().into_iter(), next: None }
-    }
-}
-
-impl<I: Iterator + 'static> Logic for IteratorLogic<I>
+impl<I: Iterator + 'static> Logic for Iterated<I>
 where
     I::Item: 'static,
 {
@@ -86,7 +50,11 @@ impl<T: 'static> Source<T> {
         F: Fn() -> I + Clone + Send + Sync + 'static,
     {
         let tail = Iterating::new(factory.clone());
-        let plain = Source::<T>::from_stage(IteratorSource { factory, iterator: PhantomData });
+        let plain = Source::<T>::from_stage(stage("iterator", SourceShape::new(), move |outlet, _| Iterated {
+            outlet,
+            iterator: factory().into_iter(),
+            next: None,
+        }));
         Source::from_chain_of(plain.chain.with_tail(tail))
     }
 }

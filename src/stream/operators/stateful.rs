@@ -4,9 +4,10 @@
 use std::marker::PhantomData;
 
 use super::elementwise::Fused;
-use super::selection::fused;
+use super::elementwise::fused;
 use crate::stream::dsl::{FlowOps, Fusable};
 use crate::stream::stage::elementwise::{Elementwise, Step};
+use crate::stream::stage::made::blueprint;
 
 fused!(
     /// [`StatefulOps::zip_with_index`].
@@ -41,17 +42,10 @@ impl<T: 'static, F: FnMut(&T) + 'static> Elementwise for Inspect<T, F> {
     }
 }
 
-/// [`StatefulOps::stateful`].
-pub struct Stateful<T, U, G, F> {
-    factory: F,
-    made: PhantomData<fn(T) -> (U, G)>,
-}
-
-impl<T, U, G, F: Clone> Clone for Stateful<T, U, G, F> {
-    fn clone(&self) -> Self {
-        Stateful { factory: self.factory.clone(), made: PhantomData }
-    }
-}
+blueprint!(
+    /// [`StatefulOps::stateful`].
+    Stateful<T, U, G; F> { factory: F }
+);
 
 /// The running function of [`Stateful`].
 pub struct StatefulFunction<T, U, G, F> {
@@ -130,7 +124,7 @@ pub trait StatefulOps: FlowOps {
         G: FnMut(Self::Out) -> Step<U> + 'static,
         F: Fn() -> G + Clone + Send + Sync + 'static,
     {
-        self.fuse("stateful", Stateful { factory, made: PhantomData })
+        self.fuse("stateful", Stateful { factory, elements: PhantomData })
     }
 }
 

@@ -8,11 +8,12 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 
-use super::made::Made;
+use super::passing::{Ending, Passing, Watch};
 use crate::stream::completion::{Completion, Promise, completion};
 use crate::stream::dsl::{BidiFlow, Flow, FlowOps, Fusable, GraphBuilder, Identity, Sink, Source, keep};
 use crate::stream::error::{Cancellation, StreamError};
-use crate::stream::interpreter::{Context, Inlet, Outlet};
+use crate::stream::interpreter::Context;
+use crate::stream::stage::made::{stage, stage_with};
 use crate::stream::stage::{BidiPorts, BidiShape, FlowShape, Logic, Setup};
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -160,9 +161,9 @@ impl SharedKillSwitch {
     #[must_use]
     pub fn flow<T: 'static>(&self) -> Flow<T, T, SharedKillSwitch> {
         let shared = self.clone();
-        let prepare = move |_: &_| (shared.switch.clone(), shared.clone());
-        Flow::from_stage(Made::new("kill_switch", FlowShape::<T, T>::new(), prepare, |switch: Switch, ports, setup| {
-            KillFlow { inlet: ports.inlet, outlet: ports.outlet, registered: switch.register(setup.waker()) }
+        Flow::from_stage(stage_with("kill_switch", FlowShape::new(), move |_| {
+            let switch = shared.switch.clone();
+            (move |ports, setup: &Setup<'_>| Passing::new(ports, Killed::by(&switch, setup)), shared.clone())
         }))
         .named(&self.name)
     }
@@ -183,64 +184,46 @@ impl KillSwitches {
     /// A flow that passes elements on until its materialized switch is used.
     #[must_use]
     pub fn single<T: 'static>() -> Flow<T, T, UniqueKillSwitch> {
-        let shape = FlowShape::<T, T>::new();
-        Flow::from_stage(Made::new(
-            "kill_switch",
-            shape,
-            |_| unique(),
-            |switch: Switch, ports, setup| KillFlow {
-                inlet: ports.inlet,
-                outlet: ports.outlet,
-                registered: switch.register(setup.waker()),
-            },
-        ))
+        Flow::from_stage(stage_with("kill_switch", FlowShape::new(), |_| {
+            let switch = Switch::default();
+            let handle = UniqueKillSwitch { switch: switch.clone() };
+            (move |ports, setup: &Setup<'_>| Passing::new(ports, Killed::by(&switch, setup)), handle)
+        }))
     }
 
     /// A pair of flows that pass elements on until their materialized switch is used, which ends both.
     #[must_use]
     pub fn single_bidi<A: 'static, B: 'static>() -> BidiFlow<A, A, B, B, UniqueKillSwitch> {
-        let shape = BidiShape::<A, A, B, B>::new();
-        BidiFlow::from_stage(Made::new(
-            "kill_switch",
-            shape,
-            |_| unique(),
-            |switch: Switch, ports, setup| Both {
+        BidiFlow::from_stage(stage_with("kill_switch", BidiShape::new(), |_| {
+            let switch = Switch::default();
+            let handle = UniqueKillSwitch { switch: switch.clone() };
+            let create = move |ports, setup: &Setup<'_>| Both {
                 ports,
                 registered: Some(switch.register(setup.waker())),
                 is_coupled: false,
-            },
-        ))
+            };
+            (create, handle)
+        }))
     }
 }
 
-fn unique() -> (Switch, UniqueKillSwitch) {
-    let switch = Switch::default();
-    (switch.clone(), UniqueKillSwitch { switch })
-}
-
-struct KillFlow<T> {
-    inlet: Inlet<T>,
-    outlet: Outlet<T>,
+/// Passes elements on until a switch is used.
+struct Killed {
     registered: Registered,
 }
 
-impl<T: 'static> Logic for KillFlow<T> {
-    fn pre_start(&mut self, context: &mut Context) {
+impl Killed {
+    fn by(switch: &Switch, setup: &Setup<'_>) -> Self {
+        Killed { registered: switch.register(setup.waker()) }
+    }
+}
+
+impl<T: 'static> Watch<T> for Killed {
+    fn start(&mut self, context: &mut Context) {
         self.registered.obey(context);
     }
 
-    #[inline]
-    fn on_push(&mut self, context: &mut Context, _: usize) {
-        let element = self.inlet.grab(context);
-        self.outlet.push(context, element);
-    }
-
-    #[inline]
-    fn on_pull(&mut self, context: &mut Context, _: usize) {
-        self.inlet.pull(context);
-    }
-
-    fn on_wake(&mut self, context: &mut Context) {
+    fn woken(&mut self, context: &mut Context) {
         self.registered.obey(context);
     }
 }
@@ -259,44 +242,23 @@ impl<A: 'static, B: 'static> Logic for Both<A, B> {
     }
 
     fn on_push(&mut self, context: &mut Context, inlet: usize) {
-        if inlet == 0 {
-            let element = self.ports.inlet_down.grab(context);
-            self.ports.outlet_down.push(context, element);
-        } else {
-            let element = self.ports.inlet_back.grab(context);
-            self.ports.outlet_back.push(context, element);
-        }
+        self.ports.pass_element(context, inlet);
     }
 
     fn on_pull(&mut self, context: &mut Context, outlet: usize) {
-        match outlet {
-            0 => self.ports.inlet_down.pull(context),
-            _ => self.ports.inlet_back.pull(context),
-        }
+        self.ports.pass_demand(context, outlet);
     }
 
     fn on_upstream_finish(&mut self, context: &mut Context, inlet: usize) {
-        match inlet {
-            _ if self.is_coupled => context.complete_stage(),
-            0 => self.ports.outlet_down.complete(context),
-            _ => self.ports.outlet_back.complete(context),
-        }
+        if self.is_coupled { context.complete_stage() } else { self.ports.pass_completion(context, inlet) }
     }
 
     fn on_upstream_failure(&mut self, context: &mut Context, inlet: usize, error: StreamError) {
-        match inlet {
-            _ if self.is_coupled => context.fail_stage(error),
-            0 => self.ports.outlet_down.fail(context, error),
-            _ => self.ports.outlet_back.fail(context, error),
-        }
+        if self.is_coupled { context.fail_stage(error) } else { self.ports.pass_failure(context, inlet, error) }
     }
 
     fn on_downstream_finish(&mut self, context: &mut Context, outlet: usize, cause: Cancellation) {
-        match outlet {
-            _ if self.is_coupled => context.cancel_stage(cause),
-            0 => self.ports.inlet_down.cancel_because(context, cause),
-            _ => self.ports.inlet_back.cancel_because(context, cause),
-        }
+        if self.is_coupled { context.cancel_stage(cause) } else { self.ports.pass_cancellation(context, outlet, cause) }
     }
 
     fn on_wake(&mut self, context: &mut Context) {
@@ -306,37 +268,22 @@ impl<A: 'static, B: 'static> Logic for Both<A, B> {
     }
 }
 
-struct WatchTermination<T> {
-    inlet: Inlet<T>,
-    outlet: Outlet<T>,
+struct WatchTermination {
     promise: Promise<()>,
 }
 
-impl<T: 'static> Logic for WatchTermination<T> {
-    #[inline]
-    fn on_push(&mut self, context: &mut Context, _: usize) {
-        let element = self.inlet.grab(context);
-        self.outlet.push(context, element);
-    }
-
-    #[inline]
-    fn on_pull(&mut self, context: &mut Context, _: usize) {
-        self.inlet.pull(context);
-    }
-
-    fn on_upstream_finish(&mut self, context: &mut Context, _: usize) {
+impl<T: 'static> Watch<T> for WatchTermination {
+    fn finished(&mut self, _: &mut Context) {
         self.promise.succeed(());
-        context.complete_stage();
     }
 
-    fn on_upstream_failure(&mut self, context: &mut Context, _: usize, error: StreamError) {
+    fn failed(&mut self, _: &mut Context, error: StreamError) -> Ending<T> {
         self.promise.fail(error.clone());
-        context.fail_stage(error);
+        Ending::Fail(error)
     }
 
-    fn on_downstream_finish(&mut self, context: &mut Context, _: usize, cause: Cancellation) {
+    fn cancelled(&mut self, _: &mut Context, _: &Cancellation) {
         self.promise.succeed(());
-        context.cancel_stage(cause);
     }
 }
 
@@ -371,30 +318,31 @@ impl<T: Clone> FlowMonitor<T> {
 }
 
 struct Monitor<T> {
-    inlet: Inlet<T>,
-    outlet: Outlet<T>,
     state: Arc<Mutex<MonitorState<T>>>,
+    /// The last element of this run of the island, which is shown when the run ends.
+    last: Option<T>,
 }
 
-impl<T: Clone + 'static> Logic for Monitor<T> {
+impl<T: Clone + 'static> Watch<T> for Monitor<T> {
     #[inline]
-    fn on_push(&mut self, context: &mut Context, _: usize) {
-        let element = self.inlet.grab(context);
-        // The last one is dropped after the lock is free: its drop is the user's code.
-        let received = MonitorState::Received(element.clone());
-        let last = std::mem::replace(&mut *lock(&self.state), received);
-        drop(last);
-        self.outlet.push(context, element);
+    fn element(&mut self, context: &mut Context, element: &T) {
+        if self.last.replace(element.clone()).is_none() {
+            context.call_at_run_end();
+        }
     }
 
-    #[inline]
-    fn on_pull(&mut self, context: &mut Context, _: usize) {
-        self.inlet.pull(context);
-    }
-
-    fn on_upstream_failure(&mut self, context: &mut Context, _: usize, error: StreamError) {
+    fn failed(&mut self, _: &mut Context, error: StreamError) -> Ending<T> {
+        self.last = None;
         *lock(&self.state) = MonitorState::Failed(error.clone());
-        context.fail_stage(error);
+        Ending::Fail(error)
+    }
+
+    fn run_ends(&mut self) {
+        if let Some(last) = self.last.take() {
+            // The one before is dropped after the lock is free: its drop is the user's code.
+            let before = std::mem::replace(&mut *lock(&self.state), MonitorState::Received(last));
+            drop(before);
+        }
     }
 }
 
@@ -416,18 +364,17 @@ pub trait TerminationOps: FlowOps {
         self,
         combine: impl Fn(Self::Mat, Completion<()>) -> M + Send + Sync + 'static,
     ) -> Self::With<Self::Out, M, Identity<Self::Out>> {
-        let shape = FlowShape::<Self::Out, Self::Out>::new();
-        let stage = Made::new(
-            "watch_termination",
-            shape,
-            |_| completion(),
-            |promise: Promise<()>, ports, _| WatchTermination { inlet: ports.inlet, outlet: ports.outlet, promise },
-        );
+        let stage = stage_with("watch_termination", FlowShape::new(), |_| {
+            let (promise, end) = completion();
+            let create = move |ports, _: &Setup<'_>| Passing::new(ports, WatchTermination { promise });
+            (create, end)
+        });
         self.via_stage_mat(stage, combine)
     }
 
-    /// Materializes a [`FlowMonitor`] that shows the last element and the end to any thread. Each element is cloned, under
-    /// a lock that a reader holds for as long as a clone takes.
+    /// Materializes a [`FlowMonitor`] that shows the last element and the end to any thread. Each element is cloned; the
+    /// last one is shown when the core has served the stream and turns to others, under a lock that a reader holds for as
+    /// long as a clone takes.
     fn monitor<M: 'static>(
         self,
         combine: impl Fn(Self::Mat, FlowMonitor<Self::Out>) -> M + Send + Sync + 'static,
@@ -435,15 +382,10 @@ pub trait TerminationOps: FlowOps {
     where
         Self::Out: Clone + Send,
     {
-        let shape = FlowShape::<Self::Out, Self::Out>::new();
-        let prepare = |_: &_| {
+        let stage = stage_with("monitor", FlowShape::new(), |_| {
             let state = Arc::new(Mutex::new(MonitorState::Initialized));
-            (Arc::clone(&state), FlowMonitor(state))
-        };
-        let stage = Made::new("monitor", shape, prepare, |state, ports, _: &Setup<'_>| Monitor {
-            inlet: ports.inlet,
-            outlet: ports.outlet,
-            state,
+            let shown = FlowMonitor(Arc::clone(&state));
+            (move |ports, _: &Setup<'_>| Passing::new(ports, Monitor { state, last: None }), shown)
         });
         self.via_stage_mat(stage, combine)
     }
@@ -498,13 +440,11 @@ impl<In: 'static, Out: 'static, R: 'static> Flow<In, Out, R> {
     ) -> Flow<In, Out, R> {
         let (graph, inlet) = GraphBuilder::with(sink);
         let (mut graph, outlet) = graph.add_mat(source, combine);
-        let shape = BidiShape::<In, In, Out, Out>::new();
-        let coupling = graph.add_stage(Made::new(
-            "coupled",
-            shape,
-            |_| ((), ()),
-            |(), ports, _| Both { ports, registered: None, is_coupled: true },
-        ));
+        let coupling = graph.add_stage(stage("coupled", BidiShape::<In, In, Out, Out>::new(), |ports, _| Both {
+            ports,
+            registered: None,
+            is_coupled: true,
+        }));
         graph.connect(coupling.outlet_down, inlet);
         graph.connect(outlet, coupling.inlet_back);
         graph.flow(coupling.inlet_down, coupling.outlet_back).expect(WIRED_HERE)

@@ -2,12 +2,13 @@
 
 use std::time::Duration;
 
-use super::made::Made;
+use super::passing::{Watch, pass};
 use crate::base::Nanos;
 use crate::stream::dsl::{BidiFlow, FlowOps, Plain};
-use crate::stream::error::StreamError;
-use crate::stream::interpreter::{Context, Inlet, Outlet, TimerKey};
-use crate::stream::stage::{BidiPorts, BidiShape, FlowShape, Logic};
+use crate::stream::error::{Cancellation, StreamError};
+use crate::stream::interpreter::{Context, TimerKey};
+use crate::stream::stage::made::stage;
+use crate::stream::stage::{BidiPorts, BidiShape, Logic};
 
 const TIMER: TimerKey = TimerKey(0);
 /// Most time between two looks at a stream that has seconds.
@@ -47,9 +48,7 @@ fn look_interval(timeout: Duration) -> Duration {
     }
 }
 
-struct Timeout<T> {
-    inlet: Inlet<T>,
-    outlet: Outlet<T>,
+struct Timeout {
     kind: StreamTimeout,
     deadline: Nanos,
     /// The first element has come.
@@ -58,7 +57,7 @@ struct Timeout<T> {
     is_asked: bool,
 }
 
-impl<T: 'static> Timeout<T> {
+impl Timeout {
     fn timeout(&self) -> Duration {
         match self.kind {
             StreamTimeout::Initial(timeout)
@@ -69,8 +68,8 @@ impl<T: 'static> Timeout<T> {
     }
 }
 
-impl<T: 'static> Logic for Timeout<T> {
-    fn pre_start(&mut self, context: &mut Context) {
+impl<T: 'static> Watch<T> for Timeout {
+    fn start(&mut self, context: &mut Context) {
         let timeout = self.timeout();
         self.deadline = context.now() + timeout;
         match self.kind {
@@ -83,21 +82,18 @@ impl<T: 'static> Logic for Timeout<T> {
     }
 
     #[inline]
-    fn on_push(&mut self, context: &mut Context, _: usize) {
+    fn element(&mut self, context: &mut Context, _: &T) {
         self.has_begun = true;
         self.is_asked = false;
         self.deadline = context.now() + self.timeout();
-        let element = self.inlet.grab(context);
-        self.outlet.push(context, element);
     }
 
     #[inline]
-    fn on_pull(&mut self, context: &mut Context, _: usize) {
+    fn asked(&mut self) {
         self.is_asked = true;
-        self.inlet.pull(context);
     }
 
-    fn on_timer(&mut self, context: &mut Context, _: TimerKey) {
+    fn timer(&mut self, context: &mut Context) {
         let is_late = self.deadline <= context.now();
         let fails = match self.kind {
             StreamTimeout::Initial(_) => !self.has_begun,
@@ -126,35 +122,19 @@ impl<A: 'static, B: 'static> Logic for BidiIdle<A, B> {
 
     fn on_push(&mut self, context: &mut Context, inlet: usize) {
         self.deadline = context.now() + self.timeout;
-        if inlet == 0 {
-            let element = self.ports.inlet_down.grab(context);
-            self.ports.outlet_down.push(context, element);
-        } else {
-            let element = self.ports.inlet_back.grab(context);
-            self.ports.outlet_back.push(context, element);
-        }
+        self.ports.pass_element(context, inlet);
     }
 
     fn on_pull(&mut self, context: &mut Context, outlet: usize) {
-        if outlet == 0 {
-            self.ports.inlet_down.pull(context);
-        } else {
-            self.ports.inlet_back.pull(context);
-        }
+        self.ports.pass_demand(context, outlet);
     }
 
     fn on_upstream_finish(&mut self, context: &mut Context, inlet: usize) {
-        match inlet {
-            0 => self.ports.outlet_down.complete(context),
-            _ => self.ports.outlet_back.complete(context),
-        }
+        self.ports.pass_completion(context, inlet);
     }
 
-    fn on_downstream_finish(&mut self, context: &mut Context, outlet: usize, cause: crate::stream::Cancellation) {
-        match outlet {
-            0 => self.ports.inlet_down.cancel_because(context, cause),
-            _ => self.ports.inlet_back.cancel_because(context, cause),
-        }
+    fn on_downstream_finish(&mut self, context: &mut Context, outlet: usize, cause: Cancellation) {
+        self.ports.pass_cancellation(context, outlet, cause);
     }
 
     fn on_timer(&mut self, context: &mut Context, _: TimerKey) {
@@ -168,31 +148,16 @@ impl<A: 'static, B: 'static> BidiFlow<A, A, B, B> {
     /// Passes elements on in both directions, and fails with [`StreamTimeout::Idle`] when none came in either for so long.
     #[must_use]
     pub fn bidirectional_idle_timeout(timeout: Duration) -> Self {
-        let shape = BidiShape::<A, A, B, B>::new();
-        BidiFlow::from_stage(Made::new(
-            "idle_timeout",
-            shape,
-            move |_| (timeout, ()),
-            |timeout, ports, _| BidiIdle { ports, timeout, deadline: Nanos::ZERO },
-        ))
+        BidiFlow::from_stage(stage("idle_timeout", BidiShape::new(), move |ports, _| BidiIdle {
+            ports,
+            timeout,
+            deadline: Nanos::ZERO,
+        }))
     }
 }
 
 fn with_timeout<S: FlowOps>(flow: S, name: &'static str, kind: StreamTimeout) -> Plain<S, S::Out> {
-    let shape = FlowShape::<S::Out, S::Out>::new();
-    flow.via_stage(Made::new(
-        name,
-        shape,
-        move |_| (kind, ()),
-        |kind, ports, _| Timeout {
-            inlet: ports.inlet,
-            outlet: ports.outlet,
-            kind,
-            deadline: Nanos::ZERO,
-            has_begun: false,
-            is_asked: false,
-        },
-    ))
+    pass(flow, name, move || Timeout { kind, deadline: Nanos::ZERO, has_begun: false, is_asked: false })
 }
 
 /// Operators that fail a stream that is too slow, with [`StreamTimeout`]. Otherwise they pass elements on.

@@ -4,169 +4,48 @@
 //! They emit when upstream does, back-pressure when downstream does, complete when upstream completes and cancel when
 //! downstream cancels, except where the text says something else.
 
-use std::marker::PhantomData;
-
-use crate::stream::attributes::{Attributes, LogLevels};
+use super::passing::{Ending, Watch, pass};
+use crate::stream::attributes::LogLevels;
 use crate::stream::dsl::{FlowOps, Plain};
 use crate::stream::error::{Cancellation, StreamError};
-use crate::stream::interpreter::{Context, Inlet, Outlet};
-use crate::stream::stage::{FlowPorts, FlowShape, GraphStage, Logic, Setup};
+use crate::stream::interpreter::Context;
 
-/// What becomes of a failure of upstream.
-enum Ending<T> {
-    /// The stage fails.
-    Fail(StreamError),
-    /// The stage completes.
-    Complete,
-    /// The stage emits this and completes.
-    Last(T),
-}
+struct OnFailure<F>(F);
 
-/// What a stage that passes elements on does beside.
-trait Watch: 'static {
-    type Element: 'static;
-
-    fn element(&mut self, context: &Context, element: &Self::Element) {
-        let _ = (context, element);
-    }
-
-    fn finished(&mut self, context: &Context) {
-        let _ = context;
-    }
-
-    fn failed(&mut self, context: &Context, error: StreamError) -> Ending<Self::Element> {
-        let _ = context;
-        Ending::Fail(error)
-    }
-
-    fn cancelled(&mut self, context: &Context, cause: &Cancellation) {
-        let _ = (context, cause);
-    }
-}
-
-struct WatchStage<W, F> {
-    name: &'static str,
-    factory: F,
-    made: PhantomData<fn() -> W>,
-}
-
-struct WatchLogic<W: Watch> {
-    inlet: Inlet<W::Element>,
-    outlet: Outlet<W::Element>,
-    watch: W,
-}
-
-impl<W: Watch, F: Fn() -> W + Clone + Send + Sync + 'static> GraphStage for WatchStage<W, F> {
-    type Shape = FlowShape<W::Element, W::Element>;
-    type Seed = F;
-    type Mat = ();
-    type Logic = WatchLogic<W>;
-
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn shape(&self) -> Self::Shape {
-        FlowShape::new()
-    }
-
-    fn prepare(&self, _: &Attributes) -> (F, ()) {
-        (self.factory.clone(), ())
-    }
-
-    fn create(factory: F, ports: FlowPorts<W::Element, W::Element>, _: &Setup<'_>) -> Self::Logic {
-        WatchLogic { inlet: ports.inlet, outlet: ports.outlet, watch: factory() }
-    }
-}
-
-impl<W: Watch> Logic for WatchLogic<W> {
-    #[inline]
-    fn on_push(&mut self, context: &mut Context, _: usize) {
-        let element = self.inlet.grab(context);
-        self.watch.element(context, &element);
-        self.outlet.push(context, element);
-    }
-
-    #[inline]
-    fn on_pull(&mut self, context: &mut Context, _: usize) {
-        self.inlet.pull(context);
-    }
-
-    fn on_upstream_finish(&mut self, context: &mut Context, _: usize) {
-        self.watch.finished(context);
-        context.complete_stage();
-    }
-
-    fn on_upstream_failure(&mut self, context: &mut Context, _: usize, error: StreamError) {
-        match self.watch.failed(context, error) {
-            Ending::Fail(error) => context.fail_stage(error),
-            Ending::Complete => context.complete_stage(),
-            Ending::Last(element) => {
-                context.emit(&self.outlet, element);
-                self.outlet.complete(context);
-            }
-        }
-    }
-
-    fn on_downstream_finish(&mut self, context: &mut Context, _: usize, cause: Cancellation) {
-        self.watch.cancelled(context, &cause);
-        context.cancel_stage(cause);
-    }
-}
-
-fn watch<S: FlowOps, W, F>(flow: S, name: &'static str, factory: F) -> Plain<S, S::Out>
-where
-    W: Watch<Element = S::Out>,
-    F: Fn() -> W + Clone + Send + Sync + 'static,
-{
-    flow.via_stage(WatchStage { name, factory, made: PhantomData })
-}
-
-struct OnFailure<T, F>(F, PhantomData<fn(T)>);
-
-impl<T: 'static, F: FnMut(StreamError) -> Ending<T> + 'static> Watch for OnFailure<T, F> {
-    type Element = T;
-
-    fn failed(&mut self, _: &Context, error: StreamError) -> Ending<T> {
+impl<T: 'static, F: FnMut(StreamError) -> Ending<T> + 'static> Watch<T> for OnFailure<F> {
+    fn failed(&mut self, _: &mut Context, error: StreamError) -> Ending<T> {
         (self.0)(error)
     }
 }
 
-struct OnFirst<T, F> {
+struct OnFirst<F> {
     function: Option<F>,
-    element: PhantomData<fn(T)>,
 }
 
-impl<T: 'static, F: FnOnce(&T) + 'static> Watch for OnFirst<T, F> {
-    type Element = T;
-
+impl<T: 'static, F: FnOnce(&T) + 'static> Watch<T> for OnFirst<F> {
     #[inline]
-    fn element(&mut self, _: &Context, element: &T) {
+    fn element(&mut self, _: &mut Context, element: &T) {
         if let Some(function) = self.function.take() {
             function(element);
         }
     }
 }
 
-struct OnCancel<T, F> {
+struct OnCancel<F> {
     function: Option<F>,
-    element: PhantomData<fn(T)>,
 }
 
-impl<T: 'static, F: FnOnce(&Cancellation) + 'static> Watch for OnCancel<T, F> {
-    type Element = T;
-
-    fn cancelled(&mut self, _: &Context, cause: &Cancellation) {
+impl<T: 'static, F: FnOnce(&Cancellation) + 'static> Watch<T> for OnCancel<F> {
+    fn cancelled(&mut self, _: &mut Context, cause: &Cancellation) {
         if let Some(function) = self.function.take() {
             function(cause);
         }
     }
 }
 
-struct Log<T, F> {
+struct Log<F> {
     name: &'static str,
     text: F,
-    element: PhantomData<fn(T)>,
 }
 
 /// The levels of `log` if no attribute says others.
@@ -193,24 +72,22 @@ macro_rules! log_at {
     };
 }
 
-impl<T: 'static, F: FnMut(&T) -> String + 'static> Watch for Log<T, F> {
-    type Element = T;
-
-    fn element(&mut self, context: &Context, element: &T) {
-        let Log { name, text, .. } = self;
+impl<T: 'static, F: FnMut(&T) -> String + 'static> Watch<T> for Log<F> {
+    fn element(&mut self, context: &mut Context, element: &T) {
+        let Log { name, text } = self;
         log_at!(levels(context).on_element, name, element = text(element), "element");
     }
 
-    fn finished(&mut self, context: &Context) {
+    fn finished(&mut self, context: &mut Context) {
         log_at!(levels(context).on_finish, name = self.name, "upstream finished");
     }
 
-    fn failed(&mut self, context: &Context, error: StreamError) -> Ending<T> {
+    fn failed(&mut self, context: &mut Context, error: StreamError) -> Ending<T> {
         log_at!(levels(context).on_failure, name = self.name, %error, "upstream failed");
         Ending::Fail(error)
     }
 
-    fn cancelled(&mut self, context: &Context, cause: &Cancellation) {
+    fn cancelled(&mut self, context: &mut Context, cause: &Cancellation) {
         match cause.error() {
             None => log_at!(levels(context).on_finish, name = self.name, ?cause, "downstream cancelled"),
             Some(error) => log_at!(levels(context).on_failure, name = self.name, %error, "downstream cancelled"),
@@ -221,32 +98,24 @@ impl<T: 'static, F: FnMut(&T) -> String + 'static> Watch for Log<T, F> {
 /// Operators that pass elements on and do something at the end, or about it.
 pub trait WatchingOps: FlowOps {
     /// Fails with what the function makes of a failure of upstream.
-    fn map_error<F>(self, function: F) -> Plain<Self, Self::Out>
+    fn map_error<F>(self, mut function: F) -> Plain<Self, Self::Out>
     where
         F: FnMut(StreamError) -> StreamError + Clone + Send + Sync + 'static,
     {
-        watch(self, "map_error", move || {
-            let mut function = function.clone();
-            OnFailure(move |error| Ending::Fail(function(error)), PhantomData)
-        })
+        pass(self, "map_error", move || OnFailure(move |error| Ending::Fail(function(error))))
     }
 
     /// Emits what the function makes of a failure of upstream as the last element, and completes; fails if it makes
     /// nothing.
-    fn recover<F>(self, function: F) -> Plain<Self, Self::Out>
+    fn recover<F>(self, mut function: F) -> Plain<Self, Self::Out>
     where
         F: FnMut(&StreamError) -> Option<Self::Out> + Clone + Send + Sync + 'static,
     {
-        watch(self, "recover", move || {
-            let mut function = function.clone();
-            OnFailure(
-                move |error| match function(&error) {
-                    Some(element) => Ending::Last(element),
-                    None => Ending::Fail(error),
-                },
-                PhantomData,
-            )
-        })
+        let recover = move |error| match function(&error) {
+            Some(element) => Ending::Last(element),
+            None => Ending::Fail(error),
+        };
+        pass(self, "recover", move || OnFailure(recover))
     }
 
     /// Completes when upstream fails.
@@ -255,14 +124,12 @@ pub trait WatchingOps: FlowOps {
     }
 
     /// Completes when upstream fails with something for which the predicate holds.
-    fn on_error_complete_if<F>(self, predicate: F) -> Plain<Self, Self::Out>
+    fn on_error_complete_if<F>(self, mut predicate: F) -> Plain<Self, Self::Out>
     where
         F: FnMut(&StreamError) -> bool + Clone + Send + Sync + 'static,
     {
-        watch(self, "on_error_complete", move || {
-            let mut predicate = predicate.clone();
-            OnFailure(move |error| if predicate(&error) { Ending::Complete } else { Ending::Fail(error) }, PhantomData)
-        })
+        let complete = move |error| if predicate(&error) { Ending::Complete } else { Ending::Fail(error) };
+        pass(self, "on_error_complete", move || OnFailure(complete))
     }
 
     /// Calls the function with the first element.
@@ -270,8 +137,7 @@ pub trait WatchingOps: FlowOps {
     where
         F: FnOnce(&Self::Out) + Clone + Send + Sync + 'static,
     {
-        let factory = move || OnFirst { function: Some(function.clone()), element: PhantomData };
-        watch(self, "do_on_first", factory)
+        pass(self, "do_on_first", move || OnFirst { function: Some(function) })
     }
 
     /// Calls the function if downstream cancels, with the reason.
@@ -279,8 +145,7 @@ pub trait WatchingOps: FlowOps {
     where
         F: FnOnce(&Cancellation) + Clone + Send + Sync + 'static,
     {
-        let factory = move || OnCancel { function: Some(function.clone()), element: PhantomData };
-        watch(self, "do_on_cancel", factory)
+        pass(self, "do_on_cancel", move || OnCancel { function: Some(function) })
     }
 
     /// Logs elements, completion and cancellation at level debug, and failures as errors; the attribute [`LogLevels`]
@@ -297,7 +162,7 @@ pub trait WatchingOps: FlowOps {
     where
         F: FnMut(&Self::Out) -> String + Clone + Send + Sync + 'static,
     {
-        watch(self, "log", move || Log { name, text: text.clone(), element: PhantomData })
+        pass(self, "log", move || Log { name, text })
     }
 }
 

@@ -8,13 +8,14 @@
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-use crate::stream::attributes::{Attributes, Supervision};
+use crate::stream::attributes::Supervision;
 use crate::stream::completion::{Completion, Promise, completion};
 use crate::stream::dsl::{Fusable, Identity, RunnableGraph};
 use crate::stream::interpreter::Context;
 use crate::stream::module::AtomicModule;
 use crate::stream::stage::gathering::{Gathered, Gatherer, Gathering};
-use crate::stream::stage::{ClosedShape, ErasedStage, GraphStage, Logic, Setup};
+use crate::stream::stage::made::stage_with;
+use crate::stream::stage::{ClosedShape, ErasedStage, Logic, Setup};
 use crate::stream::traversal::builder::TraversalBuilder;
 
 /// Elements of the iterator that one run of the island handles: about as long as the events of a run take.
@@ -53,9 +54,18 @@ where
     }
 
     fn whole<G: Gathering<In = I::Item>>(&self, gathering: G) -> Option<Whole<G::Out>> {
-        let stage = WholeStage { factory: self.factory.clone(), gathering, iterator: PhantomData };
+        let (name, factory) = (gathering.name(), self.factory.clone());
+        let stage = stage_with(name, ClosedShape, move |_| {
+            let (promise, outcome) = completion();
+            let (factory, gathering) = (factory.clone(), gathering.clone());
+            let create = move |(), setup: &Setup<'_>| {
+                let work = Some((factory().into_iter(), gathering.create()));
+                WholeLogic { work, supervision: setup.supervision(), promise }
+            };
+            (create, outcome)
+        });
         let arena_bytes = size_of::<WholeLogic<I::IntoIter, G::Gatherer>>().next_multiple_of(16) + 64;
-        Some(Whole { name: stage.name(), stage: Arc::new(stage), arena_bytes, names: Vec::new(), out: PhantomData })
+        Some(Whole { name, stage: Arc::new(stage), arena_bytes, names: Vec::new(), out: PhantomData })
     }
 }
 
@@ -101,42 +111,6 @@ impl<T: 'static> AtomicModule for Whole<T> {
 
     fn as_stage(&self) -> Option<&dyn ErasedStage> {
         Some(&*self.stage)
-    }
-}
-
-struct WholeStage<I, F, G> {
-    factory: F,
-    gathering: G,
-    iterator: PhantomData<fn() -> I>,
-}
-
-impl<I, F, G> GraphStage for WholeStage<I, F, G>
-where
-    I: IntoIterator<Item: 'static, IntoIter: 'static> + 'static,
-    F: Fn() -> I + Clone + Send + Sync + 'static,
-    G: Gathering<In = I::Item>,
-{
-    type Shape = ClosedShape;
-    type Seed = (F, G, Promise<G::Out>);
-    type Mat = Completion<G::Out>;
-    type Logic = WholeLogic<I::IntoIter, G::Gatherer>;
-
-    fn name(&self) -> &'static str {
-        self.gathering.name()
-    }
-
-    fn shape(&self) -> ClosedShape {
-        ClosedShape
-    }
-
-    fn prepare(&self, _: &Attributes) -> (Self::Seed, Self::Mat) {
-        let (promise, outcome) = completion();
-        ((self.factory.clone(), self.gathering.clone(), promise), outcome)
-    }
-
-    fn create((factory, gathering, promise): Self::Seed, (): (), setup: &Setup<'_>) -> Self::Logic {
-        let supervision = setup.attributes().get::<Supervision>().cloned();
-        WholeLogic { work: Some((factory().into_iter(), gathering.create())), supervision, promise }
     }
 }
 
@@ -195,9 +169,8 @@ impl<I: Iterator + 'static, G: Gatherer<In = I::Item>> Logic for WholeLogic<I, G
                 context.complete_stage();
             }
             Slice::Gathered(Gathered::Fail(error)) => {
-                context.log_failure(context.current, &error);
                 self.promise.fail(error.clone());
-                context.fail_stage(error);
+                context.fail_and_log(error);
             }
         }
     }

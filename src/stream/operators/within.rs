@@ -8,39 +8,28 @@ use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::Duration;
 
-use super::made::{Judged, Made, judge};
+use super::passing::{Watch, pass};
 use crate::base::Nanos;
 use crate::stream::attributes::Supervision;
 use crate::stream::dsl::{FlowOps, Plain, Source};
 use crate::stream::error::{IllegalArgument, StreamError};
 use crate::stream::interpreter::{Context, Inlet, Outlet, TimerKey};
-use crate::stream::stage::{FlowShape, Logic, SourceShape};
+use crate::stream::stage::made::{stage, stage_with};
+use crate::stream::stage::supervised::{Judged, judge};
+use crate::stream::stage::{FlowPorts, FlowShape, Logic, Setup, SourceShape};
 
 const TIMER: TimerKey = TimerKey(0);
 
-struct TakeWithin<T> {
-    inlet: Inlet<T>,
-    outlet: Outlet<T>,
+struct TakeWithin {
     window: Duration,
 }
 
-impl<T: 'static> Logic for TakeWithin<T> {
-    fn pre_start(&mut self, context: &mut Context) {
+impl<T: 'static> Watch<T> for TakeWithin {
+    fn start(&mut self, context: &mut Context) {
         context.schedule_once(TIMER, self.window);
     }
 
-    #[inline]
-    fn on_push(&mut self, context: &mut Context, _: usize) {
-        let element = self.inlet.grab(context);
-        self.outlet.push(context, element);
-    }
-
-    #[inline]
-    fn on_pull(&mut self, context: &mut Context, _: usize) {
-        self.inlet.pull(context);
-    }
-
-    fn on_timer(&mut self, context: &mut Context, _: TimerKey) {
+    fn timer(&mut self, context: &mut Context) {
         context.complete_stage();
     }
 }
@@ -232,35 +221,27 @@ impl<T: 'static, C: FnMut(&T) -> u64 + 'static> Logic for GroupedWithin<T, C> {
 pub trait WithinOps: FlowOps {
     /// Passes elements on for so long and then completes.
     fn take_within(self, window: Duration) -> Plain<Self, Self::Out> {
-        let shape = FlowShape::<Self::Out, Self::Out>::new();
-        self.via_stage(Made::new(
-            "take_within",
-            shape,
-            move |_| (window, ()),
-            |window, ports, _| TakeWithin { inlet: ports.inlet, outlet: ports.outlet, window },
-        ))
+        pass(self, "take_within", move || TakeWithin { window })
     }
 
     /// Drops what comes within this time, and passes on what comes later.
     fn drop_within(self, window: Duration) -> Plain<Self, Self::Out> {
-        let shape = FlowShape::<Self::Out, Self::Out>::new();
-        self.via_stage(Made::new(
-            "drop_within",
-            shape,
-            move |_| (window, ()),
-            |window, ports, _| DropWithin { inlet: ports.inlet, outlet: ports.outlet, window, until: Nanos::ZERO },
-        ))
+        self.via_stage(stage("drop_within", FlowShape::new(), move |FlowPorts { inlet, outlet }, _| DropWithin {
+            inlet,
+            outlet,
+            window,
+            until: Nanos::ZERO,
+        }))
     }
 
     /// Asks for the first element after this time.
     fn initial_delay(self, delay: Duration) -> Plain<Self, Self::Out> {
-        let shape = FlowShape::<Self::Out, Self::Out>::new();
-        self.via_stage(Made::new(
-            "initial_delay",
-            shape,
-            move |_| (delay, ()),
-            |delay, ports, _| InitialDelay { inlet: ports.inlet, outlet: ports.outlet, delay, is_over: false },
-        ))
+        self.via_stage(stage("initial_delay", FlowShape::new(), move |FlowPorts { inlet, outlet }, _| InitialDelay {
+            inlet,
+            outlet,
+            delay,
+            is_over: false,
+        }))
     }
 
     /// Gathers elements into vectors of `number` elements, or what came within the time.
@@ -284,17 +265,12 @@ pub trait WithinOps: FlowOps {
     where
         C: FnMut(&Self::Out) -> u64 + Clone + Send + Sync + 'static,
     {
-        let prepare = move |_: &_| ((weight_max, number_max, window, weight.clone()), ());
-        let shape = FlowShape::<Self::Out, Vec<Self::Out>>::new();
-        self.via_stage(Made::new(
-            "grouped_within",
-            shape,
-            prepare,
-            |(weight_max, number_max, window, cost), ports, setup| GroupedWithin {
-                inlet: ports.inlet,
-                outlet: ports.outlet,
-                cost,
-                supervision: setup.attributes().get::<Supervision>().cloned(),
+        self.via_stage(stage("grouped_within", FlowShape::new(), move |FlowPorts { inlet, outlet }, setup| {
+            GroupedWithin {
+                inlet,
+                outlet,
+                cost: weight,
+                supervision: setup.supervision(),
                 weight_max,
                 number_max,
                 window,
@@ -302,8 +278,8 @@ pub trait WithinOps: FlowOps {
                 weight: 0,
                 next: None,
                 is_due: false,
-            },
-        ))
+            }
+        }))
     }
 }
 
@@ -382,14 +358,15 @@ impl<T: Clone + Send + Sync + 'static> Source<T, TickHandle> {
     /// Emits when the time has come and downstream has asked; without demand the tick is dropped. Completes when the
     /// materialized handle is cancelled. Fails with [`IllegalArgument`] if `interval` is zero.
     pub fn tick(initial: Duration, interval: Duration, element: T) -> Source<T, TickHandle> {
-        let prepare = move |_: &_| {
+        Source::from_stage(stage_with("tick", SourceShape::new(), move |_| {
             let state = Arc::new(TickState::default());
-            ((initial, interval, element.clone(), Arc::clone(&state)), TickHandle(state))
-        };
-        let shape = SourceShape::<T>::new();
-        Source::from_stage(Made::new("tick", shape, prepare, |(initial, interval, element, state), outlet, setup| {
-            let _ = state.waker.set(setup.waker());
-            Tick { outlet, initial, interval, element, state }
+            let handle = TickHandle(Arc::clone(&state));
+            let element = element.clone();
+            let create = move |outlet, setup: &Setup<'_>| {
+                let _ = state.waker.set(setup.waker());
+                Tick { outlet, initial, interval, element, state }
+            };
+            (create, handle)
         }))
     }
 }

@@ -4,11 +4,10 @@
 //! pulls jump over it. Several of them in a row become one by [`Then`], at compile time. With a supervision decider a
 //! failing element is decided upon by each function for itself.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use super::Logic;
 use super::dispatch::{Dispatch, OwnPorts};
 use super::shape::FlowPorts;
+use super::supervised::attempt;
 use crate::stream::attributes::{Attributes, Directive, Supervision};
 use crate::stream::error::StreamError;
 use crate::stream::interpreter::{Context, Inlet, Outlet};
@@ -26,6 +25,15 @@ pub enum Step<T> {
     Done,
     /// The stage fails.
     Fail(StreamError),
+}
+
+impl<T> Step<T> {
+    pub(crate) fn or_failure(self) -> Result<Step<T>, StreamError> {
+        match self {
+            Step::Fail(error) => Err(error),
+            step => Ok(step),
+        }
+    }
 }
 
 /// A function of one element at a time, with state.
@@ -48,15 +56,11 @@ pub trait Elementwise: 'static {
 
     /// Handles an element; a failure or a panic is what the decider says.
     fn step_supervised(&mut self, element: Self::In, supervision: &Supervision) -> Step<Self::Out> {
-        let error = match catch_unwind(AssertUnwindSafe(|| self.step(element))) {
-            Ok(Step::Fail(error)) => error,
-            Ok(step) => return step,
-            Err(payload) => StreamError::from_panic(payload),
-        };
-        match supervision.decide(&error) {
-            Directive::Stop => Step::Fail(error),
-            Directive::Resume => Step::Skip,
-            Directive::Restart => {
+        match attempt(supervision, || self.step(element).or_failure()) {
+            Ok(step) => step,
+            Err((Directive::Stop, error)) => Step::Fail(error),
+            Err((Directive::Resume, _)) => Step::Skip,
+            Err((Directive::Restart, _)) => {
                 self.restart();
                 Step::Skip
             }
@@ -143,10 +147,7 @@ impl<E: Elementwise> ElementwiseStage<E> {
                 context.complete_stage();
             }
             Step::Done => context.complete_stage(),
-            Step::Fail(error) => {
-                context.log_failure(context.current, &error);
-                context.fail_stage(error);
-            }
+            Step::Fail(error) => context.fail_and_log(error),
         }
     }
 }

@@ -4,9 +4,9 @@
 //! emits the value, and as the end of a whole stream that runs in one loop (`operators::whole`).
 
 use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use super::elementwise::{Elementwise, Step};
+use super::supervised::attempt;
 use crate::stream::attributes::{Directive, Supervision};
 use crate::stream::dsl::Fusable;
 use crate::stream::error::StreamError;
@@ -20,6 +20,15 @@ pub enum Gathered<T> {
     Done(Result<T, StreamError>),
     /// The function failed, and the stage with it.
     Fail(StreamError),
+}
+
+impl<T> Gathered<T> {
+    pub(crate) fn or_failure(self) -> Result<Gathered<T>, StreamError> {
+        match self {
+            Gathered::Fail(error) => Err(error),
+            gathered => Ok(gathered),
+        }
+    }
 }
 
 /// A function that gathers elements.
@@ -48,7 +57,7 @@ pub trait Gatherer: 'static {
 
     /// Takes an element; a failure or a panic is what the decider says.
     fn take_supervised(&mut self, element: Self::In, supervision: &Supervision) -> Gathered<Self::Out> {
-        match attempt(supervision, || self.take(element)) {
+        match attempt(supervision, || self.take(element).or_failure()) {
             Ok(gathered) => gathered,
             Err((Directive::Stop, error)) => Gathered::Fail(error),
             Err((Directive::Resume, _)) => Gathered::More,
@@ -58,19 +67,6 @@ pub trait Gatherer: 'static {
             }
         }
     }
-}
-
-/// Takes an element; a failure or a panic comes back with what the decider says about it.
-pub(crate) fn attempt<T>(
-    supervision: &Supervision,
-    take: impl FnOnce() -> Gathered<T>,
-) -> Result<Gathered<T>, (Directive, StreamError)> {
-    let error = match catch_unwind(AssertUnwindSafe(take)) {
-        Ok(Gathered::Fail(error)) => error,
-        Ok(gathered) => return Ok(gathered),
-        Err(payload) => StreamError::from_panic(payload),
-    };
-    Err((supervision.decide(&error), error))
 }
 
 /// The blueprint of a [`Gatherer`].

@@ -10,7 +10,9 @@ pub mod elementwise;
 pub mod erased;
 pub mod gathering;
 pub(crate) mod logging;
+pub(crate) mod made;
 pub mod shape;
+pub(crate) mod supervised;
 pub mod transform;
 
 use crate::stream::attributes::Attributes;

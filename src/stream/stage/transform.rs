@@ -4,12 +4,11 @@
 //! The short form for stages like `grouped`, `map_concat` or `scan`. The stage asks upstream only when downstream asks and
 //! nothing is left over. With a supervision decider a failing element is decided upon.
 
-use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use super::elementwise::Step;
-use super::{FlowPorts, FlowShape, GraphStage, Logic, Setup};
-use crate::stream::attributes::{Attributes, Directive, Supervision};
+use super::made::stage;
+use super::supervised::attempt;
+use super::{FlowPorts, FlowShape, GraphStage, Logic};
+use crate::stream::attributes::{Directive, Supervision};
 use crate::stream::error::{Cancellation, StreamError};
 use crate::stream::interpreter::{Context, Inlet, Outlet};
 
@@ -96,51 +95,19 @@ pub trait Transform: 'static {
     }
 }
 
-/// The blueprint of a stage that is a [`Transform`]; a factory makes it for each materialization.
-pub(crate) struct TransformStage<R, F> {
+/// The stage that is a [`Transform`]; a factory makes it for each materialization.
+pub(crate) fn stage_of<R: Transform>(
     name: &'static str,
-    factory: F,
-    made: PhantomData<fn() -> R>,
-}
-
-impl<R: Transform, F: Fn() -> R + Clone + Send + Sync + 'static> TransformStage<R, F> {
-    pub(crate) fn new(name: &'static str, factory: F) -> Self {
-        TransformStage { name, factory, made: PhantomData }
-    }
-}
-
-impl<R: Transform, F: Fn() -> R + Clone + Send + Sync + 'static> GraphStage for TransformStage<R, F> {
-    type Shape = FlowShape<R::In, R::Out>;
-    type Seed = F;
-    type Mat = ();
-    type Logic = TransformLogic<R>;
-
-    fn name(&self) -> &'static str {
-        self.name
-    }
-
-    fn shape(&self) -> Self::Shape {
-        FlowShape::new()
-    }
-
-    fn prepare(&self, _: &Attributes) -> (F, ()) {
-        (self.factory.clone(), ())
-    }
-
-    fn create(factory: F, ports: FlowPorts<R::In, R::Out>, setup: &Setup<'_>) -> Self::Logic {
-        TransformLogic {
-            inlet: ports.inlet,
-            outlet: ports.outlet,
-            transform: factory(),
-            supervision: if R::SUPERVISED { setup.attributes().get::<Supervision>().cloned() } else { None },
-            upstream_ended: false,
-            given: Step::Skip,
-        }
-    }
+    factory: impl FnOnce() -> R + Clone + Send + Sync + 'static,
+) -> impl GraphStage<Shape = FlowShape<R::In, R::Out>, Mat = ()> {
+    stage(name, FlowShape::new(), move |FlowPorts { inlet, outlet }, setup| {
+        let supervision = if R::SUPERVISED { setup.supervision() } else { None };
+        TransformLogic { inlet, outlet, transform: factory(), supervision, upstream_ended: false, given: Step::Skip }
+    })
 }
 
 /// The running stage of a [`Transform`].
-pub(crate) struct TransformLogic<R: Transform> {
+struct TransformLogic<R: Transform> {
     inlet: Inlet<R::In>,
     outlet: Outlet<R::Out>,
     transform: R,
@@ -154,24 +121,18 @@ impl<R: Transform> TransformLogic<R> {
     /// A step; a failure or a panic is what the decider says.
     #[inline(always)]
     fn step(&mut self, step: impl FnOnce(&mut R) -> Step<R::Out>) -> Step<R::Out> {
-        match &self.supervision {
-            None => step(&mut self.transform),
-            Some(_) => self.step_supervised(step),
-        }
+        if self.supervision.is_some() { self.step_supervised(step) } else { step(&mut self.transform) }
     }
 
     #[cold]
     fn step_supervised(&mut self, step: impl FnOnce(&mut R) -> Step<R::Out>) -> Step<R::Out> {
+        let Some(supervision) = &self.supervision else { return step(&mut self.transform) };
         let transform = &mut self.transform;
-        let error = match catch_unwind(AssertUnwindSafe(|| step(transform))) {
-            Ok(Step::Fail(error)) => error,
-            Ok(step) => return step,
-            Err(payload) => StreamError::from_panic(payload),
-        };
-        match self.supervision.as_ref().map_or(Directive::Stop, |supervision| supervision.decide(&error)) {
-            Directive::Stop => Step::Fail(error),
-            Directive::Resume => Step::Skip,
-            Directive::Restart => match self.transform.restart() {
+        match attempt(supervision, || step(transform).or_failure()) {
+            Ok(step) => step,
+            Err((Directive::Stop, error)) => Step::Fail(error),
+            Err((Directive::Resume, _)) => Step::Skip,
+            Err((Directive::Restart, _)) => match self.transform.restart() {
                 Ok(()) => Step::Skip,
                 Err(error) => Step::Fail(error),
             },
@@ -243,21 +204,16 @@ impl<R: Transform> TransformLogic<R> {
                 context.complete_stage();
             }
             Step::Done => context.complete_stage(),
-            Step::Fail(error) => fail(context, error),
+            Step::Fail(error) => context.fail_and_log(error),
             Step::Skip => {}
         }
     }
 }
 
-fn fail(context: &mut Context, error: StreamError) {
-    context.log_failure(context.current, &error);
-    context.fail_stage(error);
-}
-
 impl<R: Transform> Logic for TransformLogic<R> {
     fn pre_start(&mut self, context: &mut Context) {
         if let Err(error) = self.transform.start() {
-            fail(context, error);
+            context.fail_and_log(error);
         }
     }
 
@@ -282,7 +238,7 @@ impl<R: Transform> Logic for TransformLogic<R> {
     fn on_upstream_finish(&mut self, context: &mut Context, _: usize) {
         self.upstream_ended = true;
         if let Err(error) = self.transform.upstream_finished() {
-            return fail(context, error);
+            return context.fail_and_log(error);
         }
         if !self.transform.has_more() {
             context.complete_stage();
@@ -299,14 +255,14 @@ impl<R: Transform> Logic for TransformLogic<R> {
                 let outlet_fails = move |stage: &mut Self, context: &mut Context| stage.outlet.fail(context, error);
                 context.emit_then::<Self, _>(&self.outlet, last, outlet_fails);
             }
-            Err(error) => fail(context, error),
+            Err(error) => context.fail_and_log(error),
         }
     }
 
     fn on_downstream_finish(&mut self, context: &mut Context, _: usize, cause: Cancellation) {
         match self.transform.close(Ending::Cancelled(&cause)) {
             Ok(_) => context.cancel_stage(cause),
-            Err(error) => fail(context, error),
+            Err(error) => context.fail_and_log(error),
         }
     }
 

@@ -287,8 +287,9 @@ impl Made<'_> {
             let kind = if message.access == Access::Exclusive { quote!(exclusive) } else { quote!(shared) };
             // The compiler reports a type without serde's traits here, so here is where the method stands.
             let json = self.protocol.json.then(|| quote_spanned!(message.method.span()=> .with_json::<#path>()));
-            let in_place = message.reads_in_place().then(|| {
-                let with = format_ident!("{}_in_place", kind.to_string());
+            let in_place = message.has_views().then(|| {
+                let place = if message.is_async { "block" } else { "place" };
+                let with = format_ident!("{kind}_in_{place}", kind = kind.to_string());
                 quote!(.#with::<__S, #path>())
             });
             quote!(::atoll::entity::Method::#kind::<__S, #path>()#json #in_place)
@@ -335,7 +336,7 @@ impl Made<'_> {
             (false, true) => quote!(async move { #call }),
             (false, false) => quote!(async move { ::core::result::Result::Ok(#call) }),
         };
-        let in_place = message.reads_in_place().then(|| self.in_place(message));
+        let in_place = message.has_views().then(|| self.in_place(message));
         quote! {
             #[automatically_derived]
             impl<__S: #trait_name + ::atoll::entity::Entity> ::atoll::entity::#kind<__S> for #path {
@@ -353,7 +354,7 @@ impl Made<'_> {
         }
     }
 
-    /// The handler of a message that lies in a received body.
+    /// The handler of a message that lies in a body: received or, if it may be pending, in a block.
     fn in_place(&self, message: &Message) -> TokenStream {
         let (trait_name, path, method) = (self.trait_name, self.path(message), &message.method);
         let state = match message.access {
@@ -368,10 +369,27 @@ impl Made<'_> {
             quote_spanned!(ty.span()=> let #name = ::atoll::private::owned::<#ty>(&__archived.#name)?;)
         });
         let call = quote!(<__S as #trait_name>::#method(__state, #(#values),*));
-        let answer = if message.answer.error.is_some() { call } else { quote!(::core::result::Result::Ok(#call)) };
+        let fails = message.answer.error.is_some();
+        let answer = quote!(::core::result::Result<Self::Reply, Self::Error>);
+        let (read, handler, run) = match (message.is_async, fails) {
+            (false, true) => (quote!(ReadInPlace), quote!(::core::ops::FnOnce() -> #answer), quote!(move || #call)),
+            (false, false) => (
+                quote!(ReadInPlace),
+                quote!(::core::ops::FnOnce() -> #answer),
+                quote!(move || ::core::result::Result::Ok(#call)),
+            ),
+            (true, _) => {
+                let future = if fails { call } else { quote!(::atoll::private::Infallible::new(#call)) };
+                (
+                    quote!(ReadInBlock),
+                    quote!(::core::future::IntoFuture<Output = #answer>),
+                    quote!(::atoll::private::HandlerCall::new(move || #future)),
+                )
+            }
+        };
         quote! {
             #[automatically_derived]
-            impl<'__a, __S> ::atoll::entity::ReadInPlace<'__a, #state> for #path
+            impl<'__a, __S> ::atoll::entity::#read<'__a, #state> for #path
             where
                 __S: #trait_name + ::atoll::entity::Entity,
             {
@@ -379,12 +397,9 @@ impl Made<'_> {
                 fn read(
                     __archived: &'__a Self::Archived,
                     __state: #state,
-                ) -> ::core::result::Result<
-                    impl ::core::ops::FnOnce() -> ::core::result::Result<Self::Reply, Self::Error>,
-                    ::atoll::wire::CodecError,
-                > {
+                ) -> ::core::result::Result<impl #handler, ::atoll::wire::CodecError> {
                     #(#owned)*
-                    ::core::result::Result::Ok(move || #answer)
+                    ::core::result::Result::Ok(#run)
                 }
             }
         }

@@ -107,11 +107,7 @@ fn check_names(messages: &[Message], errors: &mut Errors) {
 }
 
 impl Message {
-    /// Whether its handler reads the message where it was received.
-    pub fn reads_in_place(&self) -> bool {
-        !self.is_async && self.has_views()
-    }
-
+    /// Whether its handler reads the message in the bytes in which it came.
     pub fn has_views(&self) -> bool {
         self.arguments.iter().any(|argument| argument.is_view)
     }

@@ -2,25 +2,25 @@
 
 use std::marker::PhantomData;
 
-use crate::stream::attributes::Attributes;
+use super::ask_all;
 use crate::stream::dsl::{Fusable, GraphBuilder, Source};
 use crate::stream::interpreter::{Context, Inlet, Outlet};
+use crate::stream::stage::made::{Blueprint, blueprint};
 use crate::stream::stage::{FanInShape, GraphStage, Logic, Setup};
 use crate::stream::traversal::builder::WiringError;
 
-/// Emits one element of each input, in the order of the inputs.
-///
-/// Emits when all inputs have an element. Completes when an input has and none of its elements waits.
-pub struct ZipN<T> {
-    inputs: u16,
-    element: PhantomData<fn(T)>,
-}
+blueprint!(
+    /// Emits one element of each input, in the order of the inputs.
+    ///
+    /// Emits when all inputs have an element. Completes when an input has and none of its elements waits.
+    ZipN<T> { inputs: u16 }
+);
 
 impl<T> ZipN<T> {
     /// A junction with so many inputs; with none it completes at once.
     #[must_use]
     pub fn new(inputs: u16) -> ZipN<T> {
-        ZipN { inputs, element: PhantomData }
+        ZipN { inputs, elements: PhantomData }
     }
 }
 
@@ -34,25 +34,16 @@ pub struct ZipNLogic<T> {
     ends: bool,
 }
 
-impl<T: 'static> GraphStage for ZipN<T> {
+impl<T: 'static> Blueprint for ZipN<T> {
     type Shape = FanInShape<T, Vec<T>>;
-    type Seed = ();
-    type Mat = ();
     type Logic = ZipNLogic<T>;
-
-    fn name(&self) -> &'static str {
-        "zip_n"
-    }
+    const NAME: &'static str = "zip_n";
 
     fn shape(&self) -> Self::Shape {
         FanInShape::new(self.inputs)
     }
 
-    fn prepare(&self, _: &Attributes) -> ((), ()) {
-        ((), ())
-    }
-
-    fn create((): (), (inlets, outlet): (Vec<Inlet<T>>, Outlet<Vec<T>>), _: &Setup<'_>) -> ZipNLogic<T> {
+    fn logic(self, (inlets, outlet): (Vec<Inlet<T>>, Outlet<Vec<T>>), _: &Setup<'_>) -> Self::Logic {
         ZipNLogic { missing: inlets.len(), inlets, outlet, ends: false }
     }
 }
@@ -77,12 +68,7 @@ impl<T: 'static> ZipNLogic<T> {
 
 impl<T: 'static> Logic for ZipNLogic<T> {
     fn pre_start(&mut self, context: &mut Context) {
-        if self.inlets.is_empty() {
-            context.complete_stage();
-        }
-        for inlet in &self.inlets {
-            inlet.try_pull(context);
-        }
+        ask_all(context, &self.inlets);
     }
 
     fn on_push(&mut self, context: &mut Context, _: usize) {

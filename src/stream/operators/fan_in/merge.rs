@@ -3,25 +3,24 @@
 use std::collections::VecDeque;
 use std::marker::PhantomData;
 
-use crate::stream::attributes::Attributes;
+use super::ask_all;
 use crate::stream::interpreter::{Context, Inlet, Outlet};
-use crate::stream::stage::{FanInShape, GraphStage, Logic, Setup, ZipPorts, ZipShape};
+use crate::stream::stage::made::{Blueprint, blueprint};
+use crate::stream::stage::{FanInShape, Logic, Setup, ZipPorts, ZipShape};
 
-/// Emits what comes first, from any input.
-///
-/// Emits when an input has an element, the one that waits for longest first. Completes when all inputs have, or with
-/// [`Merge::eager_complete`] when one has.
-pub struct Merge<T> {
-    inputs: u16,
-    eager: bool,
-    element: PhantomData<fn(T)>,
-}
+blueprint!(
+    /// Emits what comes first, from any input.
+    ///
+    /// Emits when an input has an element, the one that waits for longest first. Completes when all inputs have, or with
+    /// [`Merge::eager_complete`] when one has.
+    Merge<T> { inputs: u16, eager: bool }
+);
 
 impl<T> Merge<T> {
     /// A junction with so many inputs.
     #[must_use]
     pub fn new(inputs: u16) -> Merge<T> {
-        Merge { inputs, eager: false, element: PhantomData }
+        Merge { inputs, eager: false, elements: PhantomData }
     }
 
     /// Completes when the first input does.
@@ -42,25 +41,17 @@ pub struct MergeLogic<T> {
     eager: bool,
 }
 
-impl<T: 'static> GraphStage for Merge<T> {
+impl<T: 'static> Blueprint for Merge<T> {
     type Shape = FanInShape<T, T>;
-    type Seed = bool;
-    type Mat = ();
     type Logic = MergeLogic<T>;
-
-    fn name(&self) -> &'static str {
-        "merge"
-    }
+    const NAME: &'static str = "merge";
 
     fn shape(&self) -> Self::Shape {
         FanInShape::new(self.inputs)
     }
 
-    fn prepare(&self, _: &Attributes) -> (bool, ()) {
-        (self.eager, ())
-    }
-
-    fn create(eager: bool, (inlets, outlet): (Vec<Inlet<T>>, Outlet<T>), _: &Setup<'_>) -> MergeLogic<T> {
+    fn logic(self, (inlets, outlet): (Vec<Inlet<T>>, Outlet<T>), _: &Setup<'_>) -> Self::Logic {
+        let Merge { eager, .. } = self;
         let open = inlets.len();
         MergeLogic { waiting: VecDeque::with_capacity(open), inlets, outlet, open, eager }
     }
@@ -81,12 +72,7 @@ impl<T: 'static> MergeLogic<T> {
 
 impl<T: 'static> Logic for MergeLogic<T> {
     fn pre_start(&mut self, context: &mut Context) {
-        if self.inlets.is_empty() {
-            context.complete_stage();
-        }
-        for inlet in &self.inlets {
-            inlet.try_pull(context);
-        }
+        ask_all(context, &self.inlets);
     }
 
     fn on_push(&mut self, context: &mut Context, inlet: usize) {
@@ -125,17 +111,16 @@ impl<T: 'static> Logic for MergeLogic<T> {
     }
 }
 
-/// As [`Merge`], but elements of the first input go before all others.
-pub struct MergePreferred<T> {
-    others: u16,
-    element: PhantomData<fn(T)>,
-}
+blueprint!(
+    /// As [`Merge`], but elements of the first input go before all others.
+    MergePreferred<T> { merge: Merge<T> }
+);
 
 impl<T> MergePreferred<T> {
     /// A junction with a preferred input (inlet 0) and so many others.
     #[must_use]
     pub fn new(others: u16) -> MergePreferred<T> {
-        MergePreferred { others, element: PhantomData }
+        MergePreferred { merge: Merge::new(others + 1), elements: PhantomData }
     }
 }
 
@@ -144,26 +129,17 @@ pub struct MergePreferredLogic<T> {
     merge: MergeLogic<T>,
 }
 
-impl<T: 'static> GraphStage for MergePreferred<T> {
+impl<T: 'static> Blueprint for MergePreferred<T> {
     type Shape = FanInShape<T, T>;
-    type Seed = ();
-    type Mat = ();
     type Logic = MergePreferredLogic<T>;
-
-    fn name(&self) -> &'static str {
-        "merge_preferred"
-    }
+    const NAME: &'static str = "merge_preferred";
 
     fn shape(&self) -> Self::Shape {
-        FanInShape::new(self.others + 1)
+        self.merge.shape()
     }
 
-    fn prepare(&self, _: &Attributes) -> ((), ()) {
-        ((), ())
-    }
-
-    fn create((): (), ports: (Vec<Inlet<T>>, Outlet<T>), setup: &Setup<'_>) -> MergePreferredLogic<T> {
-        MergePreferredLogic { merge: Merge::create(false, ports, setup) }
+    fn logic(self, ports: (Vec<Inlet<T>>, Outlet<T>), setup: &Setup<'_>) -> Self::Logic {
+        MergePreferredLogic { merge: self.merge.logic(ports, setup) }
     }
 }
 
@@ -189,19 +165,18 @@ impl<T: 'static> Logic for MergePreferredLogic<T> {
     }
 }
 
-/// Two sorted streams become one sorted stream.
-///
-/// Emits when both inputs have an element, or one has and the other is complete. Completes when both have.
-pub struct MergeSorted<T, F> {
-    before: F,
-    element: PhantomData<fn(T)>,
-}
+blueprint!(
+    /// Two sorted streams become one sorted stream.
+    ///
+    /// Emits when both inputs have an element, or one has and the other is complete. Completes when both have.
+    MergeSorted<T; F> { before: F }
+);
 
 impl<T: Ord> MergeSorted<T, fn(&T, &T) -> bool> {
     /// By the order of the elements.
     #[must_use]
     pub fn new() -> Self {
-        MergeSorted { before: |left, right| left <= right, element: PhantomData }
+        MergeSorted { before: |left, right| left <= right, elements: PhantomData }
     }
 }
 
@@ -214,7 +189,7 @@ impl<T: Ord> Default for MergeSorted<T, fn(&T, &T) -> bool> {
 impl<T, F: Fn(&T, &T) -> bool> MergeSorted<T, F> {
     /// By a function that says whether the first may go before the second.
     pub fn by(before: F) -> Self {
-        MergeSorted { before, element: PhantomData }
+        MergeSorted { before, elements: PhantomData }
     }
 }
 
@@ -226,25 +201,17 @@ pub struct MergeSortedLogic<T, F> {
     right: Option<T>,
 }
 
-impl<T: 'static, F: Fn(&T, &T) -> bool + Clone + Send + Sync + 'static> GraphStage for MergeSorted<T, F> {
+impl<T: 'static, F: Fn(&T, &T) -> bool + Clone + Send + Sync + 'static> Blueprint for MergeSorted<T, F> {
     type Shape = ZipShape<T, T, T>;
-    type Seed = F;
-    type Mat = ();
     type Logic = MergeSortedLogic<T, F>;
-
-    fn name(&self) -> &'static str {
-        "merge_sorted"
-    }
+    const NAME: &'static str = "merge_sorted";
 
     fn shape(&self) -> Self::Shape {
         ZipShape::new()
     }
 
-    fn prepare(&self, _: &Attributes) -> (F, ()) {
-        (self.before.clone(), ())
-    }
-
-    fn create(before: F, ports: ZipPorts<T, T, T>, _: &Setup<'_>) -> Self::Logic {
+    fn logic(self, ports: ZipPorts<T, T, T>, _: &Setup<'_>) -> Self::Logic {
+        let MergeSorted { before, .. } = self;
         MergeSortedLogic { ports, before, left: None, right: None }
     }
 }

@@ -9,11 +9,22 @@ mod sequence;
 mod zip;
 
 use crate::stream::dsl::{Flow, FlowOps, Fusable, GraphBuilder, Plain, Source};
+use crate::stream::interpreter::{Context, Inlet};
 use crate::stream::stage::{FanInShape, GraphStage, ZipShape};
 pub use combine::{ZipN, ZipNLogic};
 pub use merge::{Merge, MergeLogic, MergePreferred, MergePreferredLogic, MergeSorted, MergeSortedLogic};
 pub use sequence::{Concat, ConcatLogic, Interleave, InterleaveLogic, OrElse, OrElseLogic};
 pub use zip::{Zip, ZipLatestLogic, ZipLatestWith, ZipWith, ZipWithLogic};
+
+/// Asks each input for an element; without inputs the stage completes.
+fn ask_all<T: 'static>(context: &mut Context, inlets: &[Inlet<T>]) {
+    if inlets.is_empty() {
+        context.complete_stage();
+    }
+    for inlet in inlets {
+        inlet.try_pull(context);
+    }
+}
 
 /// A junction of several inputs as a flow: what comes in is input 0, the other source is input 1.
 fn beside<T: 'static, M: 'static, P: Fusable<Out = T>, G>(junction: G, other: Source<T, M, P>) -> Flow<T, T, M>

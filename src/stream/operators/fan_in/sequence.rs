@@ -2,26 +2,23 @@
 
 use std::marker::PhantomData;
 
-use crate::stream::attributes::Attributes;
 use crate::stream::interpreter::{Context, Inlet, Outlet};
-use crate::stream::stage::{FanInShape, GraphStage, Logic, Setup, ZipPorts, ZipShape};
+use crate::stream::stage::made::{Blueprint, blueprint};
+use crate::stream::stage::{FanInShape, Logic, Setup, ZipPorts, ZipShape};
 
-/// Segments of each input in turn.
-///
-/// Emits so many elements of an input, then of the next. Completes when all inputs have; an input that is complete is
-/// passed over.
-pub struct Interleave<T> {
-    inputs: u16,
-    segment: usize,
-    eager: bool,
-    element: PhantomData<fn(T)>,
-}
+blueprint!(
+    /// Segments of each input in turn.
+    ///
+    /// Emits so many elements of an input, then of the next. Completes when all inputs have; an input that is complete is
+    /// passed over.
+    Interleave<T> { inputs: u16, segment: usize, eager: bool }
+);
 
 impl<T> Interleave<T> {
     /// A junction with so many inputs and segments of so many elements (at least one).
     #[must_use]
     pub fn new(inputs: u16, segment: usize) -> Interleave<T> {
-        Interleave { inputs, segment: segment.max(1), eager: false, element: PhantomData }
+        Interleave { inputs, segment: segment.max(1), eager: false, elements: PhantomData }
     }
 
     /// Completes when the first input does.
@@ -43,29 +40,17 @@ pub struct InterleaveLogic<T> {
     open: usize,
 }
 
-impl<T: 'static> GraphStage for Interleave<T> {
+impl<T: 'static> Blueprint for Interleave<T> {
     type Shape = FanInShape<T, T>;
-    type Seed = (usize, bool);
-    type Mat = ();
     type Logic = InterleaveLogic<T>;
-
-    fn name(&self) -> &'static str {
-        "interleave"
-    }
+    const NAME: &'static str = "interleave";
 
     fn shape(&self) -> Self::Shape {
         FanInShape::new(self.inputs)
     }
 
-    fn prepare(&self, _: &Attributes) -> (Self::Seed, ()) {
-        ((self.segment, self.eager), ())
-    }
-
-    fn create(
-        (segment, eager): Self::Seed,
-        (inlets, outlet): (Vec<Inlet<T>>, Outlet<T>),
-        _: &Setup<'_>,
-    ) -> Self::Logic {
+    fn logic(self, (inlets, outlet): (Vec<Inlet<T>>, Outlet<T>), _: &Setup<'_>) -> Self::Logic {
+        let Interleave { segment, eager, .. } = self;
         let open = inlets.len();
         InterleaveLogic { inlets, outlet, segment, eager, current: 0, given: 0, open }
     }
@@ -117,20 +102,18 @@ impl<T: 'static> Logic for InterleaveLogic<T> {
     }
 }
 
-/// One input after the other.
-///
-/// Emits what the present input has; when it completes the next one follows. Completes when all inputs have.
-pub struct Concat<T> {
-    inputs: u16,
-    detached: bool,
-    element: PhantomData<fn(T)>,
-}
+blueprint!(
+    /// One input after the other.
+    ///
+    /// Emits what the present input has; when it completes the next one follows. Completes when all inputs have.
+    Concat<T> { inputs: u16, detached: bool }
+);
 
 impl<T> Concat<T> {
     /// A junction with so many inputs, each of which is asked for its first element at once.
     #[must_use]
     pub fn new(inputs: u16) -> Concat<T> {
-        Concat { inputs, detached: true, element: PhantomData }
+        Concat { inputs, detached: true, elements: PhantomData }
     }
 
     /// An input is asked for nothing before it is its turn.
@@ -150,25 +133,17 @@ pub struct ConcatLogic<T> {
     ended: Vec<bool>,
 }
 
-impl<T: 'static> GraphStage for Concat<T> {
+impl<T: 'static> Blueprint for Concat<T> {
     type Shape = FanInShape<T, T>;
-    type Seed = bool;
-    type Mat = ();
     type Logic = ConcatLogic<T>;
-
-    fn name(&self) -> &'static str {
-        "concat"
-    }
+    const NAME: &'static str = "concat";
 
     fn shape(&self) -> Self::Shape {
         FanInShape::new(self.inputs)
     }
 
-    fn prepare(&self, _: &Attributes) -> (bool, ()) {
-        (self.detached, ())
-    }
-
-    fn create(detached: bool, (inlets, outlet): (Vec<Inlet<T>>, Outlet<T>), _: &Setup<'_>) -> ConcatLogic<T> {
+    fn logic(self, (inlets, outlet): (Vec<Inlet<T>>, Outlet<T>), _: &Setup<'_>) -> Self::Logic {
+        let Concat { detached, .. } = self;
         let ended = vec![false; inlets.len()];
         ConcatLogic { inlets, outlet, detached, active: 0, ended }
     }
@@ -233,16 +208,18 @@ impl<T: 'static> Logic for ConcatLogic<T> {
     }
 }
 
-/// The second input only if the first ends without an element.
-///
-/// Emits what the first input has; the second is cancelled with its first element. Completes with the one that is used.
-pub struct OrElse<T>(PhantomData<fn(T)>);
+blueprint!(
+    /// The second input only if the first ends without an element.
+    ///
+    /// Emits what the first input has; the second is cancelled with its first element. Completes with the one that is used.
+    OrElse<T> {}
+);
 
 impl<T> OrElse<T> {
     /// The junction: inlet 0 is the primary.
     #[must_use]
     pub fn new() -> OrElse<T> {
-        OrElse(PhantomData)
+        OrElse { elements: PhantomData }
     }
 }
 
@@ -260,25 +237,16 @@ pub struct OrElseLogic<T> {
     uses_second: bool,
 }
 
-impl<T: 'static> GraphStage for OrElse<T> {
+impl<T: 'static> Blueprint for OrElse<T> {
     type Shape = ZipShape<T, T, T>;
-    type Seed = ();
-    type Mat = ();
     type Logic = OrElseLogic<T>;
-
-    fn name(&self) -> &'static str {
-        "or_else"
-    }
+    const NAME: &'static str = "or_else";
 
     fn shape(&self) -> Self::Shape {
         ZipShape::new()
     }
 
-    fn prepare(&self, _: &Attributes) -> ((), ()) {
-        ((), ())
-    }
-
-    fn create((): (), ports: ZipPorts<T, T, T>, _: &Setup<'_>) -> OrElseLogic<T> {
+    fn logic(self, ports: ZipPorts<T, T, T>, _: &Setup<'_>) -> Self::Logic {
         OrElseLogic { ports, decided: false, uses_second: false }
     }
 }

@@ -2,22 +2,21 @@
 
 use std::marker::PhantomData;
 
-use crate::stream::attributes::Attributes;
 use crate::stream::interpreter::Context;
-use crate::stream::stage::{GraphStage, Logic, Setup, ZipPorts, ZipShape};
+use crate::stream::stage::made::{Blueprint, blueprint};
+use crate::stream::stage::{Logic, Setup, ZipPorts, ZipShape};
 
-/// Pairs up elements of two inputs by a function.
-///
-/// Emits when both inputs have an element. Completes when an input has and none of its elements waits.
-pub struct ZipWith<A, B, O, F> {
-    function: F,
-    types: PhantomData<fn(A, B) -> O>,
-}
+blueprint!(
+    /// Pairs up elements of two inputs by a function.
+    ///
+    /// Emits when both inputs have an element. Completes when an input has and none of its elements waits.
+    ZipWith<A, B, O; F> { function: F }
+);
 
 impl<A, B, O, F: FnMut(A, B) -> O> ZipWith<A, B, O, F> {
     /// The junction of a function.
     pub fn new(function: F) -> Self {
-        ZipWith { function, types: PhantomData }
+        ZipWith { function, elements: PhantomData }
     }
 }
 
@@ -41,28 +40,20 @@ pub struct ZipWithLogic<A, B, O, F> {
     ends: bool,
 }
 
-impl<A: 'static, B: 'static, O: 'static, F> GraphStage for ZipWith<A, B, O, F>
+impl<A: 'static, B: 'static, O: 'static, F> Blueprint for ZipWith<A, B, O, F>
 where
     F: FnMut(A, B) -> O + Clone + Send + Sync + 'static,
 {
     type Shape = ZipShape<A, B, O>;
-    type Seed = F;
-    type Mat = ();
     type Logic = ZipWithLogic<A, B, O, F>;
-
-    fn name(&self) -> &'static str {
-        "zip"
-    }
+    const NAME: &'static str = "zip";
 
     fn shape(&self) -> Self::Shape {
         ZipShape::new()
     }
 
-    fn prepare(&self, _: &Attributes) -> (F, ()) {
-        (self.function.clone(), ())
-    }
-
-    fn create(function: F, ports: ZipPorts<A, B, O>, _: &Setup<'_>) -> Self::Logic {
+    fn logic(self, ports: ZipPorts<A, B, O>, _: &Setup<'_>) -> Self::Logic {
+        let ZipWith { function, .. } = self;
         ZipWithLogic { ports, function, ends: false }
     }
 }
@@ -116,19 +107,18 @@ impl<A: 'static, B: 'static, O: 'static, F: FnMut(A, B) -> O + 'static> Logic fo
     }
 }
 
-/// Pairs the latest elements of two inputs, each time one of them has a new one.
-///
-/// Emits when either input has an element, after both had one. Completes when both inputs have; a first input that ends
-/// without an element completes it at once.
-pub struct ZipLatestWith<A, B, O, F> {
-    function: F,
-    types: PhantomData<fn(A, B) -> O>,
-}
+blueprint!(
+    /// Pairs the latest elements of two inputs, each time one of them has a new one.
+    ///
+    /// Emits when either input has an element, after both had one. Completes when both inputs have; a first input that ends
+    /// without an element completes it at once.
+    ZipLatestWith<A, B, O; F> { function: F }
+);
 
 impl<A, B, O, F: FnMut(&A, &B) -> O> ZipLatestWith<A, B, O, F> {
     /// The junction of a function.
     pub fn new(function: F) -> Self {
-        ZipLatestWith { function, types: PhantomData }
+        ZipLatestWith { function, elements: PhantomData }
     }
 }
 
@@ -142,28 +132,20 @@ pub struct ZipLatestLogic<A, B, O, F> {
     news: bool,
 }
 
-impl<A: 'static, B: 'static, O: 'static, F> GraphStage for ZipLatestWith<A, B, O, F>
+impl<A: 'static, B: 'static, O: 'static, F> Blueprint for ZipLatestWith<A, B, O, F>
 where
     F: FnMut(&A, &B) -> O + Clone + Send + Sync + 'static,
 {
     type Shape = ZipShape<A, B, O>;
-    type Seed = F;
-    type Mat = ();
     type Logic = ZipLatestLogic<A, B, O, F>;
-
-    fn name(&self) -> &'static str {
-        "zip_latest"
-    }
+    const NAME: &'static str = "zip_latest";
 
     fn shape(&self) -> Self::Shape {
         ZipShape::new()
     }
 
-    fn prepare(&self, _: &Attributes) -> (F, ()) {
-        (self.function.clone(), ())
-    }
-
-    fn create(function: F, ports: ZipPorts<A, B, O>, _: &Setup<'_>) -> Self::Logic {
+    fn logic(self, ports: ZipPorts<A, B, O>, _: &Setup<'_>) -> Self::Logic {
+        let ZipLatestWith { function, .. } = self;
         ZipLatestLogic { ports, function, first: None, second: None, news: false }
     }
 }

@@ -19,7 +19,7 @@ use json::JsonObjects;
 use length_field::{Encoder, Field, LengthField};
 
 use crate::stream::dsl::{BidiFlow, Flow, FlowOps, Plain};
-use crate::stream::stage::transform::TransformStage;
+use crate::stream::stage::transform;
 
 /// How many bytes the length in a header has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +112,7 @@ pub trait FramingOps: FlowOps<Out = Vec<u8>> {
         allow_truncation: bool,
     ) -> Plain<Self, Vec<u8>> {
         let blueprint = Delimiter::new(separator.as_ref(), max_frame_bytes, allow_truncation);
-        self.via_stage(TransformStage::new("framing_delimiter", move || blueprint.clone()))
+        self.via_stage(transform::stage_of("framing_delimiter", move || blueprint))
     }
 
     /// Emits frames that begin with a header of `offset` bytes and an unsigned number: how many bytes follow it. A frame is
@@ -145,20 +145,20 @@ pub trait FramingOps: FlowOps<Out = Vec<u8>> {
         F: FnMut(&[u8], u32) -> i64 + Clone + Send + Sync + 'static,
     {
         let field = Field { length, offset, order };
-        let factory = move || LengthField::new("framing_length_field", field, max_frame_bytes, compute.clone(), 0);
-        self.via_stage(TransformStage::new("framing_length_field", factory))
+        let factory = move || LengthField::new("framing_length_field", field, max_frame_bytes, compute, 0);
+        self.via_stage(transform::stage_of("framing_length_field", factory))
     }
 
     /// Puts the length of each message before it, as 4 bytes, highest first. Fails if a message has more than
     /// `max_message_bytes`.
     fn framing_encode(self, max_message_bytes: usize) -> Plain<Self, Vec<u8>> {
-        self.via_stage(TransformStage::new("framing_encode", move || Encoder::new(max_message_bytes)))
+        self.via_stage(transform::stage_of("framing_encode", move || Encoder::new(max_message_bytes)))
     }
 
     /// Emits the messages that [`FramingOps::framing_encode`] has put a length before, without it. Fails if a message has
     /// more than `max_message_bytes`, and if the stream completes within one.
     fn framing_decode(self, max_message_bytes: usize) -> Plain<Self, Vec<u8>> {
-        self.via_stage(TransformStage::new("framing_decode", move || length_field::decoder(max_message_bytes)))
+        self.via_stage(transform::stage_of("framing_decode", move || length_field::decoder(max_message_bytes)))
     }
 
     /// Emits JSON objects, one by one, byte for byte. They may follow one another at once, with white space, new lines or
@@ -166,7 +166,7 @@ pub trait FramingOps: FlowOps<Out = Vec<u8>> {
     /// not checked any further. Fails if an object has more than `max_object_bytes`, if there is anything but objects, and
     /// if the stream completes within an object or an array.
     fn json_objects(self, max_object_bytes: usize) -> Plain<Self, Vec<u8>> {
-        self.via_stage(TransformStage::new("json_objects", move || JsonObjects::new(max_object_bytes)))
+        self.via_stage(transform::stage_of("json_objects", move || JsonObjects::new(max_object_bytes)))
     }
 }
 

@@ -2,29 +2,27 @@
 
 use std::collections::VecDeque;
 use std::marker::PhantomData;
-use std::task::Waker;
 
-use super::substream::{Sub, SubInlet, places};
-use crate::stream::attributes::Attributes;
+use super::substream::{Sub, SubInlet, Substreams};
 use crate::stream::dsl::Source;
 use crate::stream::error::StreamError;
 use crate::stream::interpreter::{Context, Inlet, Outlet};
-use crate::stream::stage::{FlowPorts, FlowShape, GraphStage, Logic, Setup};
+use crate::stream::stage::made::{Blueprint, blueprint};
+use crate::stream::stage::{FlowPorts, FlowShape, Logic, Setup};
 
-/// Runs up to so many of the sources that come in at once and emits what they give.
-///
-/// Emits when one of them has an element. Back-pressures when downstream does, or so many run. Completes when upstream
-/// has and all of them have. Fails as soon as one does.
-pub struct FlattenMerge<T> {
-    breadth: usize,
-    element: PhantomData<fn(T)>,
-}
+blueprint!(
+    /// Runs up to so many of the sources that come in at once and emits what they give.
+    ///
+    /// Emits when one of them has an element. Back-pressures when downstream does, or so many run. Completes when upstream
+    /// has and all of them have. Fails as soon as one does.
+    FlattenMerge<T> { breadth: usize }
+);
 
 impl<T> FlattenMerge<T> {
     /// `breadth` is at least one; with one the sources run one after the other.
     #[must_use]
     pub fn new(breadth: usize) -> FlattenMerge<T> {
-        FlattenMerge { breadth: breadth.max(1), element: PhantomData }
+        FlattenMerge { breadth: breadth.max(1), elements: PhantomData }
     }
 }
 
@@ -32,35 +30,25 @@ impl<T> FlattenMerge<T> {
 pub struct FlattenMergeLogic<T> {
     inlet: Inlet<Source<T>>,
     outlet: Outlet<T>,
-    waker: Waker,
-    places: usize,
+    substreams: Substreams,
     breadth: usize,
     /// Sources that run. The one in front gives next, and then goes to the end.
     active: VecDeque<SubInlet<T>>,
 }
 
-impl<T: Send + 'static> GraphStage for FlattenMerge<T> {
+impl<T: Send + 'static> Blueprint for FlattenMerge<T> {
     type Shape = FlowShape<Source<T>, T>;
-    type Seed = usize;
-    type Mat = ();
     type Logic = FlattenMergeLogic<T>;
-
-    fn name(&self) -> &'static str {
-        "flatten"
-    }
+    const NAME: &'static str = "flatten";
 
     fn shape(&self) -> Self::Shape {
         FlowShape::new()
     }
 
-    fn prepare(&self, _: &Attributes) -> (usize, ()) {
-        (self.breadth, ())
-    }
-
-    fn create(breadth: usize, ports: FlowPorts<Source<T>, T>, setup: &Setup<'_>) -> Self::Logic {
+    fn logic(self, ports: FlowPorts<Source<T>, T>, setup: &Setup<'_>) -> Self::Logic {
+        let FlattenMerge { breadth, .. } = self;
         let FlowPorts { inlet, outlet } = ports;
-        let (waker, places) = (setup.waker(), places(setup.attributes()));
-        FlattenMergeLogic { inlet, outlet, waker, places, breadth, active: VecDeque::new() }
+        FlattenMergeLogic { inlet, outlet, substreams: Substreams::new(setup), breadth, active: VecDeque::new() }
     }
 }
 
@@ -99,12 +87,9 @@ impl<T: Send + 'static> Logic for FlattenMergeLogic<T> {
 
     fn on_push(&mut self, context: &mut Context, _: usize) {
         let source = self.inlet.grab(context);
-        match SubInlet::run(source, self.places, self.waker.clone()) {
+        match self.substreams.run(source) {
             Ok(source) => self.active.push_back(source),
-            Err(error) => {
-                context.fail_stage(error);
-                return;
-            }
+            Err(error) => return context.fail_stage(error),
         }
         self.step(context);
     }
@@ -126,16 +111,18 @@ impl<T: Send + 'static> Logic for FlattenMergeLogic<T> {
     }
 }
 
-/// Emits what the latest source gives: a new one takes the place of the one before, which is cancelled.
-///
-/// Never back-pressures upstream. Completes when upstream has and the latest source has.
-pub struct SwitchLatest<T>(PhantomData<fn(T)>);
+blueprint!(
+    /// Emits what the latest source gives: a new one takes the place of the one before, which is cancelled.
+    ///
+    /// Never back-pressures upstream. Completes when upstream has and the latest source has.
+    SwitchLatest<T> {}
+);
 
 impl<T> SwitchLatest<T> {
     /// The stage.
     #[must_use]
     pub fn new() -> SwitchLatest<T> {
-        SwitchLatest(PhantomData)
+        SwitchLatest { elements: PhantomData }
     }
 }
 
@@ -149,32 +136,22 @@ impl<T> Default for SwitchLatest<T> {
 pub struct SwitchLatestLogic<T> {
     inlet: Inlet<Source<T>>,
     outlet: Outlet<T>,
-    waker: Waker,
-    places: usize,
+    substreams: Substreams,
     active: Option<SubInlet<T>>,
 }
 
-impl<T: Send + 'static> GraphStage for SwitchLatest<T> {
+impl<T: Send + 'static> Blueprint for SwitchLatest<T> {
     type Shape = FlowShape<Source<T>, T>;
-    type Seed = ();
-    type Mat = ();
     type Logic = SwitchLatestLogic<T>;
-
-    fn name(&self) -> &'static str {
-        "switch_latest"
-    }
+    const NAME: &'static str = "switch_latest";
 
     fn shape(&self) -> Self::Shape {
         FlowShape::new()
     }
 
-    fn prepare(&self, _: &Attributes) -> ((), ()) {
-        ((), ())
-    }
-
-    fn create((): (), ports: FlowPorts<Source<T>, T>, setup: &Setup<'_>) -> Self::Logic {
+    fn logic(self, ports: FlowPorts<Source<T>, T>, setup: &Setup<'_>) -> Self::Logic {
         let FlowPorts { inlet, outlet } = ports;
-        SwitchLatestLogic { inlet, outlet, waker: setup.waker(), places: places(setup.attributes()), active: None }
+        SwitchLatestLogic { inlet, outlet, substreams: Substreams::new(setup), active: None }
     }
 }
 
@@ -208,12 +185,9 @@ impl<T: Send + 'static> Logic for SwitchLatestLogic<T> {
         let source = self.inlet.grab(context);
         // The one before is cancelled when it is dropped.
         self.active = None;
-        match SubInlet::run(source, self.places, self.waker.clone()) {
+        match self.substreams.run(source) {
             Ok(source) => self.active = Some(source),
-            Err(error) => {
-                context.fail_stage(error);
-                return;
-            }
+            Err(error) => return context.fail_stage(error),
         }
         self.inlet.try_pull(context);
         self.step(context);
@@ -234,57 +208,45 @@ impl<T: Send + 'static> Logic for SwitchLatestLogic<T> {
     }
 }
 
-/// Goes on with another source when upstream fails.
-///
-/// Emits what upstream has, and after its failure what the alternative has. Completes when the one that is used does.
-/// Fails when no alternative is left, with the last failure.
-pub struct RecoverWith<T, F> {
-    attempts: Option<u32>,
-    alternative: F,
-    element: PhantomData<fn(T)>,
-}
+blueprint!(
+    /// Goes on with another source when upstream fails.
+    ///
+    /// Emits what upstream has, and after its failure what the alternative has. Completes when the one that is used does.
+    /// Fails when no alternative is left, with the last failure.
+    RecoverWith<T; F> { attempts: Option<u32>, alternative: F }
+);
 
 impl<T, F: FnMut(&StreamError) -> Option<Source<T>>> RecoverWith<T, F> {
     /// `attempts` alternatives at most; `None` for any number.
     pub fn new(attempts: Option<u32>, alternative: F) -> Self {
-        RecoverWith { attempts, alternative, element: PhantomData }
+        RecoverWith { attempts, alternative, elements: PhantomData }
     }
 }
 
 /// The running stage of [`RecoverWith`].
 pub struct RecoverWithLogic<T, F> {
     ports: FlowPorts<T, T>,
-    waker: Waker,
-    places: usize,
+    substreams: Substreams,
     attempts: Option<u32>,
     alternative: F,
     active: Option<SubInlet<T>>,
 }
 
-impl<T: Send + 'static, F> GraphStage for RecoverWith<T, F>
+impl<T: Send + 'static, F> Blueprint for RecoverWith<T, F>
 where
     F: FnMut(&StreamError) -> Option<Source<T>> + Clone + Send + Sync + 'static,
 {
     type Shape = FlowShape<T, T>;
-    type Seed = (Option<u32>, F);
-    type Mat = ();
     type Logic = RecoverWithLogic<T, F>;
-
-    fn name(&self) -> &'static str {
-        "recover_with"
-    }
+    const NAME: &'static str = "recover_with";
 
     fn shape(&self) -> Self::Shape {
         FlowShape::new()
     }
 
-    fn prepare(&self, _: &Attributes) -> (Self::Seed, ()) {
-        ((self.attempts, self.alternative.clone()), ())
-    }
-
-    fn create((attempts, alternative): Self::Seed, ports: FlowPorts<T, T>, setup: &Setup<'_>) -> Self::Logic {
-        let (waker, places) = (setup.waker(), places(setup.attributes()));
-        RecoverWithLogic { ports, waker, places, attempts, alternative, active: None }
+    fn logic(self, ports: FlowPorts<T, T>, setup: &Setup<'_>) -> Self::Logic {
+        let RecoverWith { attempts, alternative, .. } = self;
+        RecoverWithLogic { ports, substreams: Substreams::new(setup), attempts, alternative, active: None }
     }
 }
 
@@ -300,7 +262,7 @@ impl<T: Send + 'static, F: FnMut(&StreamError) -> Option<Source<T>> + 'static> R
             return;
         };
         self.attempts = self.attempts.map(|attempts| attempts - 1);
-        match SubInlet::run(source, self.places, self.waker.clone()) {
+        match self.substreams.run(source) {
             Ok(source) => {
                 self.active = Some(source);
                 self.step(context);

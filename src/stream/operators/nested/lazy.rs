@@ -5,9 +5,9 @@
 
 use std::future::{Future, Ready, ready};
 use std::rc::Rc;
-use std::task::{Poll, Waker};
+use std::task::Poll;
 
-use super::substream::{SubInlet, SubOutlet, bridge, places};
+use super::substream::{SubInlet, SubOutlet, Substreams, bridge, run_here};
 use crate::stream::completion::{Completion, Promise, completion};
 use crate::stream::dsl::{Fusable, NoHost, Sink, Source, keep};
 use crate::stream::error::{Cancellation, StreamError};
@@ -15,8 +15,8 @@ use crate::stream::host::{StreamHost, current};
 use crate::stream::interpreter::{Context, Inlet, Outlet};
 use crate::stream::materializer::MaterializationError;
 use crate::stream::operators::flights::Flight;
-use crate::stream::operators::made::Made;
-use crate::stream::stage::{Logic, SinkShape, SourceShape};
+use crate::stream::stage::made::stage_with;
+use crate::stream::stage::{Logic, Setup, SinkShape, SourceShape};
 
 /// The stream ended before what was to be made later was needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,13 +29,14 @@ type Fallible<U> = Result<U, StreamError>;
 /// What the output of a future means.
 type Judge<Fut, S> = fn(<Fut as Future>::Output) -> Fallible<S>;
 
-/// What has become of the materialized value when the stage stops.
-fn close<M>(promise: &mut Option<Promise<M>>, context: &Context) {
-    if let Some(promise) = promise.take() {
-        match context.panic_of_stage() {
-            Some(error) => promise.fail(error.clone()),
-            None => promise.fail(StreamError::new(NeverMaterialized)),
-        }
+/// What becomes of the materialized value, if nothing has, when the stage stops.
+fn close<M>(promise: &Promise<M>, context: &Context) {
+    if promise.is_done() {
+        return;
+    }
+    match context.panic_of_stage() {
+        Some(error) => promise.fail(error.clone()),
+        None => promise.fail(StreamError::new(NeverMaterialized)),
     }
 }
 
@@ -46,9 +47,8 @@ struct Later<T, M, P, F, Fut: Future> {
     flight: Flight<Fut>,
     outcome: Judge<Fut, Source<T, M, P>>,
     inner: Option<SubInlet<T>>,
-    promise: Option<Promise<M>>,
-    waker: Waker,
-    places: usize,
+    promise: Promise<M>,
+    substreams: Substreams,
 }
 
 impl<T, M, P, F, Fut> Later<T, M, P, F, Fut>
@@ -68,22 +68,14 @@ where
                 self.flight.launch(factory());
             }
             let Poll::Ready(output) = self.flight.poll() else { return };
-            let run =
-                (self.outcome)(output).and_then(|source| SubInlet::run_mat(source, self.places, self.waker.clone()));
-            match run {
+            match (self.outcome)(output).and_then(|source| self.substreams.run_mat(source)) {
                 Ok((inner, value)) => {
                     self.inner = Some(inner);
-                    if let Some(promise) = self.promise.take() {
-                        promise.succeed(value);
-                    }
+                    self.promise.succeed(value);
                 }
                 Err(error) => {
-                    if let Some(promise) = self.promise.take() {
-                        promise.fail(error.clone());
-                    }
-                    context.log_failure(context.current, &error);
-                    context.fail_stage(error);
-                    return;
+                    self.promise.fail(error.clone());
+                    return context.fail_and_log(error);
                 }
             }
         }
@@ -126,7 +118,7 @@ where
 
     fn post_stop(&mut self, context: &mut Context) {
         self.flight.discard();
-        close(&mut self.promise, context);
+        close(&self.promise, context);
     }
 }
 
@@ -143,27 +135,20 @@ where
     F: FnOnce() -> Fut + Clone + Send + Sync + 'static,
     Fut: Future + 'static,
 {
-    let prepare = move |_: &_| {
+    Source::from_stage(stage_with(name, SourceShape::new(), move |_| {
         let (promise, value) = completion();
-        ((is_eager, factory.clone(), outcome, promise), value)
-    };
-    let shape = SourceShape::<T>::new();
-    Source::from_stage(Made::new(name, shape, prepare, |(is_eager, factory, outcome, promise), outlet, setup| Later::<
-        T,
-        M,
-        P,
-        F,
-        Fut,
-    > {
-        outlet,
-        is_eager,
-        factory: Some(factory),
-        flight: Flight::new(setup.waker()),
-        outcome,
-        inner: None,
-        promise: Some(promise),
-        waker: setup.waker(),
-        places: places(setup.attributes()),
+        let factory = Some(factory.clone());
+        let create = move |outlet, setup: &Setup<'_>| Later {
+            outlet,
+            is_eager,
+            factory,
+            flight: Flight::new(setup.waker()),
+            outcome,
+            inner: None,
+            promise,
+            substreams: Substreams::new(setup),
+        };
+        (create, value)
     }))
 }
 
@@ -245,23 +230,17 @@ struct LazySink<T, M, F> {
     inlet: Inlet<T>,
     factory: Option<F>,
     inner: Option<SubOutlet<T>>,
-    promise: Option<Promise<M>>,
-    waker: Waker,
-    places: usize,
+    promise: Promise<M>,
+    substreams: Substreams,
 }
 
 impl<T: Send + 'static, M: 'static, F: FnOnce() -> Sink<T, M> + 'static> LazySink<T, M, F> {
     fn start(&mut self) -> Fallible<()> {
         let Some(factory) = self.factory.take() else { return Ok(()) };
-        let sink = factory();
-        let host = current::host().ok_or_else(|| StreamError::new(NoHost))?;
-        let (inner, source) = SubOutlet::new(self.places, self.waker.clone());
-        let run = source.to_mat(sink, keep::right).run_on(&host);
-        let value = run.map_err(|error| StreamError::text(error.to_string()))?;
+        let (inner, source) = self.substreams.begin();
+        let value = run_here(source.to_mat(factory(), keep::right))?;
         self.inner = Some(inner);
-        if let Some(promise) = self.promise.take() {
-            promise.succeed(value);
-        }
+        self.promise.succeed(value);
         Ok(())
     }
 
@@ -283,12 +262,8 @@ impl<T: Send + 'static, M: 'static, F: FnOnce() -> Sink<T, M> + 'static> Logic f
     fn on_push(&mut self, context: &mut Context, _: usize) {
         let element = self.inlet.grab(context);
         if let Err(error) = self.start() {
-            if let Some(promise) = self.promise.take() {
-                promise.fail(error.clone());
-            }
-            context.log_failure(context.current, &error);
-            context.fail_stage(error);
-            return;
+            self.promise.fail(error.clone());
+            return context.fail_and_log(error);
         }
         if let Some(inner) = &mut self.inner {
             // There is room: there was when the inlet was pulled, and there is in a new one.
@@ -314,14 +289,12 @@ impl<T: Send + 'static, M: 'static, F: FnOnce() -> Sink<T, M> + 'static> Logic f
         if let Some(inner) = &mut self.inner {
             inner.fail(error.clone());
         }
-        if let Some(promise) = self.promise.take() {
-            promise.fail(error.clone());
-        }
+        self.promise.fail(error.clone());
         context.fail_stage(error);
     }
 
     fn post_stop(&mut self, context: &mut Context) {
-        close(&mut self.promise, context);
+        close(&self.promise, context);
     }
 }
 
@@ -331,18 +304,17 @@ impl<T: Send + 'static, M: Send + 'static> Sink<T, Completion<M>> {
     /// Back-pressures and cancels as that sink does. If upstream completes before, the factory is not called and the
     /// materialized value fails with [`NeverMaterialized`]; if upstream fails before, with that failure.
     pub fn lazy_sink(factory: impl FnOnce() -> Sink<T, M> + Clone + Send + Sync + 'static) -> Self {
-        let prepare = move |_: &_| {
+        Sink::from_stage(stage_with("lazy_sink", SinkShape::new(), move |_| {
             let (promise, value) = completion();
-            ((factory.clone(), promise), value)
-        };
-        let shape = SinkShape::<T>::new();
-        Sink::from_stage(Made::new("lazy_sink", shape, prepare, |(factory, promise), inlet, setup| LazySink {
-            inlet,
-            factory: Some(factory),
-            inner: None,
-            promise: Some(promise),
-            waker: setup.waker(),
-            places: places(setup.attributes()),
+            let factory = Some(factory.clone());
+            let create = |inlet, setup: &Setup<'_>| LazySink {
+                inlet,
+                factory,
+                inner: None,
+                promise,
+                substreams: Substreams::new(setup),
+            };
+            (create, value)
         }))
     }
 }

@@ -18,6 +18,7 @@ pub use flatten::{FlattenMerge, FlattenMergeLogic, RecoverWith, RecoverWithLogic
 pub use lazy::NeverMaterialized;
 pub use restart::{RestartFlow, RestartSettings, RestartSink, RestartSource};
 pub use split::{Cut, GroupBy, GroupByLogic, PrefixAndTail, PrefixAndTailLogic, Split, SplitLogic, TooManySubstreams};
+pub(super) use substream::RingSink;
 pub use substream::SubstreamUsed;
 
 /// The first elements of a stream, and the source of the others.

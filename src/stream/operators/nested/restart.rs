@@ -3,19 +3,16 @@
 //! The stage runs what a factory makes as an island of its own, and talks to it through rings. When it ends the stage
 //! waits, longer each time, and runs a new one. Elements that are under way inside when it ends are lost.
 
-use std::marker::PhantomData;
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::Duration;
 
-use super::substream::{Sub, SubInlet, SubOutlet, places};
+use super::substream::{Sub, SubInlet, SubOutlet, Substreams, run_here};
 use crate::base::Nanos;
-use crate::stream::dsl::{Flow, FlowOps, Fusable, NoHost, Sink, Source};
+use crate::stream::dsl::{Flow, FlowOps, Fusable, Sink, Source};
 use crate::stream::error::{Cancellation, StreamError};
-use crate::stream::host::current;
 use crate::stream::interpreter::{Context, Inlet, Outlet, TimerKey};
-use crate::stream::operators::made::Made;
-use crate::stream::stage::{FlowShape, Logic, Setup, SinkShape, SourceShape};
+use crate::stream::stage::made::stage;
+use crate::stream::stage::{FlowPorts, FlowShape, Logic, Setup, SinkShape, SourceShape};
 
 const RESTART: TimerKey = TimerKey(0);
 const CANCELLED: TimerKey = TimerKey(1);
@@ -125,14 +122,13 @@ impl Backoff {
 }
 
 /// Runs what is inside, given where its elements come from (if any); gives where its elements go (if any).
-type Run<I, O> = Box<dyn FnMut(Option<Source<I>>, usize, Waker) -> Result<Option<SubInlet<O>>, StreamError>>;
+type Run<I, O> = Box<dyn FnMut(Option<Source<I>>, &Substreams) -> Result<Option<SubInlet<O>>, StreamError>>;
 
 struct RestartLogic<I, O> {
     inlet: Option<Inlet<I>>,
     outlet: Option<Outlet<O>>,
     run: Run<I, O>,
-    places: usize,
-    waker: Waker,
+    substreams: Substreams,
     backoff: Backoff,
     only_failures: bool,
     /// Into what runs.
@@ -160,8 +156,7 @@ impl<I: Send + 'static, O: Send + 'static> RestartLogic<I, O> {
             inlet,
             outlet,
             run,
-            places: places(setup.attributes()),
-            waker: setup.waker(),
+            substreams: Substreams::new(setup),
             backoff: Backoff::new(settings),
             only_failures,
             feed: None,
@@ -177,11 +172,11 @@ impl<I: Send + 'static, O: Send + 'static> RestartLogic<I, O> {
         self.backoff.started(context.now());
         self.is_running = true;
         let source = self.inlet.is_some().then(|| {
-            let (feed, source) = SubOutlet::new(self.places, self.waker.clone());
+            let (feed, source) = self.substreams.begin();
             self.feed = Some(feed);
             source
         });
-        match (self.run)(source, self.places, self.waker.clone()) {
+        match (self.run)(source, &self.substreams) {
             Ok(draw) => {
                 self.draw = draw;
                 self.work(context);
@@ -366,24 +361,17 @@ impl<I: Send + 'static, O: Send + 'static> Logic for RestartLogic<I, O> {
 /// ```
 pub struct RestartSource;
 
-fn restart_source<T, M, P, F>(settings: RestartSettings, factory: F, only_failures: bool) -> Source<T>
+fn restart_source<T, M, P, F>(settings: RestartSettings, mut factory: F, only_failures: bool) -> Source<T>
 where
     T: Send + 'static,
     M: 'static,
     P: Fusable<Out = T>,
     F: FnMut() -> Source<T, M, P> + Clone + Send + Sync + 'static,
 {
-    let prepare = move |_: &_| ((settings.clone(), factory.clone(), only_failures, PhantomData::<fn() -> (M, P)>), ());
-    let shape = SourceShape::<T>::new();
-    Source::from_stage(Made::new(
-        "restart",
-        shape,
-        prepare,
-        |(settings, mut factory, only_failures, _), outlet, setup| {
-            let run: Run<(), T> = Box::new(move |_, places, waker| SubInlet::run(factory(), places, waker).map(Some));
-            RestartLogic::new((None, Some(outlet)), run, settings, only_failures, setup)
-        },
-    ))
+    Source::from_stage(stage("restart", SourceShape::new(), move |outlet, setup| {
+        let run: Run<(), T> = Box::new(move |_, substreams| substreams.run(factory()).map(Some));
+        RestartLogic::new((None, Some(outlet)), run, settings, only_failures, setup)
+    }))
 }
 
 impl RestartSource {
@@ -416,7 +404,7 @@ impl RestartSource {
 /// Flows that are started again.
 pub struct RestartFlow;
 
-fn restart_flow<I, O, M, P, F>(settings: RestartSettings, factory: F, only_failures: bool) -> Flow<I, O>
+fn restart_flow<I, O, M, P, F>(settings: RestartSettings, mut factory: F, only_failures: bool) -> Flow<I, O>
 where
     I: Send + 'static,
     O: Send + 'static,
@@ -424,14 +412,12 @@ where
     P: Fusable<Out = O>,
     F: FnMut() -> Flow<I, O, M, P> + Clone + Send + Sync + 'static,
 {
-    let prepare = move |_: &_| ((settings.clone(), factory.clone(), only_failures, PhantomData::<fn() -> (M, P)>), ());
-    let shape = FlowShape::<I, O>::new();
-    Flow::from_stage(Made::new("restart", shape, prepare, |(settings, mut factory, only_failures, _), ports, setup| {
-        let run: Run<I, O> = Box::new(move |source, places, waker| match source {
-            Some(source) => SubInlet::run(source.via(factory()), places, waker).map(Some),
+    Flow::from_stage(stage("restart", FlowShape::new(), move |FlowPorts { inlet, outlet }, setup| {
+        let run: Run<I, O> = Box::new(move |source, substreams| match source {
+            Some(source) => substreams.run(source.via(factory())).map(Some),
             None => Ok(None),
         });
-        RestartLogic::new((Some(ports.inlet), Some(ports.outlet)), run, settings, only_failures, setup)
+        RestartLogic::new((Some(inlet), Some(outlet)), run, settings, only_failures, setup)
     }))
 }
 
@@ -473,20 +459,16 @@ impl RestartSink {
     ///
     /// Back-pressures as the sink does, and while it waits. Cancels when no more restarts are allowed. Elements that are
     /// on their way to the sink when it ends are lost.
-    pub fn with_backoff<T, M, F>(settings: RestartSettings, factory: F) -> Sink<T>
+    pub fn with_backoff<T, M, F>(settings: RestartSettings, mut factory: F) -> Sink<T>
     where
         T: Send + 'static,
         M: 'static,
         F: FnMut() -> Sink<T, M> + Clone + Send + Sync + 'static,
     {
-        let prepare = move |_: &_| ((settings.clone(), factory.clone(), PhantomData::<fn() -> M>), ());
-        let shape = SinkShape::<T>::new();
-        Sink::from_stage(Made::new("restart", shape, prepare, |(settings, mut factory, _), inlet, setup| {
-            let run: Run<T, ()> = Box::new(move |source, _, _| {
+        Sink::from_stage(stage("restart", SinkShape::new(), move |inlet, setup| {
+            let run: Run<T, ()> = Box::new(move |source, _| {
                 let Some(source) = source else { return Ok(None) };
-                let host = current::host().ok_or_else(|| StreamError::new(NoHost))?;
-                let run = source.to(factory()).run_on(&host);
-                run.map(|()| None).map_err(|error| StreamError::text(error.to_string()))
+                run_here(source.to(factory())).map(|()| None)
             });
             RestartLogic::new((Some(inlet), None), run, settings, false, setup)
         }))

@@ -3,70 +3,59 @@
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::marker::PhantomData;
-use std::task::Waker;
 
-use super::substream::{SubOutlet, places};
-use crate::stream::attributes::{Attributes, SubstreamCancelStrategy};
+use super::substream::{SubOutlet, Substreams};
+use crate::stream::attributes::SubstreamCancelStrategy;
 use crate::stream::dsl::Source;
 use crate::stream::error::{Cancellation, StreamError};
 use crate::stream::interpreter::Context;
-use crate::stream::stage::{FlowPorts, FlowShape, GraphStage, Logic, Setup};
+use crate::stream::stage::made::{Blueprint, blueprint};
+use crate::stream::stage::{FlowPorts, FlowShape, Logic, Setup};
 
-/// Takes so many elements off the front and gives the rest as a source.
-///
-/// Emits once: the elements (fewer if upstream had not more) and the rest. Completes when the rest has. The rest can run
-/// once.
-pub struct PrefixAndTail<T> {
-    wanted: usize,
-    element: PhantomData<fn(T)>,
-}
+blueprint!(
+    /// Takes so many elements off the front and gives the rest as a source.
+    ///
+    /// Emits once: the elements (fewer if upstream had not more) and the rest. Completes when the rest has. The rest can run
+    /// once.
+    PrefixAndTail<T> { wanted: usize }
+);
 
 impl<T> PrefixAndTail<T> {
     /// So many elements.
     #[must_use]
     pub fn new(wanted: usize) -> PrefixAndTail<T> {
-        PrefixAndTail { wanted, element: PhantomData }
+        PrefixAndTail { wanted, elements: PhantomData }
     }
 }
 
 /// The running stage of [`PrefixAndTail`].
 pub struct PrefixAndTailLogic<T> {
     ports: FlowPorts<T, (Vec<T>, Source<T>)>,
-    waker: Waker,
-    places: usize,
+    substreams: Substreams,
     wanted: usize,
     prefix: Vec<T>,
     tail: Option<SubOutlet<T>>,
 }
 
-impl<T: Send + 'static> GraphStage for PrefixAndTail<T> {
+impl<T: Send + 'static> Blueprint for PrefixAndTail<T> {
     type Shape = FlowShape<T, (Vec<T>, Source<T>)>;
-    type Seed = usize;
-    type Mat = ();
     type Logic = PrefixAndTailLogic<T>;
-
-    fn name(&self) -> &'static str {
-        "prefix_and_tail"
-    }
+    const NAME: &'static str = "prefix_and_tail";
 
     fn shape(&self) -> Self::Shape {
         FlowShape::new()
     }
 
-    fn prepare(&self, _: &Attributes) -> (usize, ()) {
-        (self.wanted, ())
-    }
-
-    fn create(wanted: usize, ports: FlowPorts<T, (Vec<T>, Source<T>)>, setup: &Setup<'_>) -> Self::Logic {
-        let (waker, places) = (setup.waker(), places(setup.attributes()));
-        PrefixAndTailLogic { ports, waker, places, wanted, prefix: Vec::new(), tail: None }
+    fn logic(self, ports: FlowPorts<T, (Vec<T>, Source<T>)>, setup: &Setup<'_>) -> Self::Logic {
+        let PrefixAndTail { wanted, .. } = self;
+        PrefixAndTailLogic { ports, substreams: Substreams::new(setup), wanted, prefix: Vec::new(), tail: None }
     }
 }
 
 impl<T: Send + 'static> PrefixAndTailLogic<T> {
     /// Gives what was gathered and goes on with the rest, of which there is none if upstream has ended.
     fn give(&mut self, context: &mut Context, has_ended: bool) {
-        let (mut tail, source) = SubOutlet::new(self.places, self.waker.clone());
+        let (mut tail, source) = self.substreams.begin();
         if has_ended {
             tail.complete();
         }
@@ -151,29 +140,26 @@ pub struct TooManySubstreams {
     pub max: usize,
 }
 
-/// A substream for each key.
-///
-/// Emits a key and its substream when the first element of the key comes. Back-pressures when the substream of an element
-/// does: one that is not read holds all up. Completes when upstream does. Fails with [`TooManySubstreams`]. Elements for
-/// a substream that has cancelled are dropped; its key still counts.
-pub struct GroupBy<T, K, F> {
-    max: usize,
-    key: F,
-    types: PhantomData<fn(T) -> K>,
-}
+blueprint!(
+    /// A substream for each key.
+    ///
+    /// Emits a key and its substream when the first element of the key comes. Back-pressures when the substream of an element
+    /// does: one that is not read holds all up. Completes when upstream does. Fails with [`TooManySubstreams`]. Elements for
+    /// a substream that has cancelled are dropped; its key still counts.
+    GroupBy<T, K; F> { max: usize, key: F }
+);
 
 impl<T, K, F: FnMut(&T) -> K> GroupBy<T, K, F> {
     /// At most so many keys.
     pub fn new(max: usize, key: F) -> Self {
-        GroupBy { max, key, types: PhantomData }
+        GroupBy { max, key, elements: PhantomData }
     }
 }
 
 /// The running stage of [`GroupBy`].
 pub struct GroupByLogic<T, K, F> {
     ports: FlowPorts<T, (K, Source<T>)>,
-    waker: Waker,
-    places: usize,
+    substreams: Substreams,
     max: usize,
     key: F,
     open: HashMap<K, SubOutlet<T>>,
@@ -182,33 +168,24 @@ pub struct GroupByLogic<T, K, F> {
     pending: Option<(K, T)>,
 }
 
-impl<T: Send + 'static, K, F> GraphStage for GroupBy<T, K, F>
+impl<T: Send + 'static, K, F> Blueprint for GroupBy<T, K, F>
 where
     K: Hash + Eq + Clone + Send + 'static,
     F: FnMut(&T) -> K + Clone + Send + Sync + 'static,
 {
     type Shape = FlowShape<T, (K, Source<T>)>;
-    type Seed = (usize, F);
-    type Mat = ();
     type Logic = GroupByLogic<T, K, F>;
-
-    fn name(&self) -> &'static str {
-        "group_by"
-    }
+    const NAME: &'static str = "group_by";
 
     fn shape(&self) -> Self::Shape {
         FlowShape::new()
     }
 
-    fn prepare(&self, _: &Attributes) -> (Self::Seed, ()) {
-        ((self.max, self.key.clone()), ())
-    }
-
-    fn create((max, key): Self::Seed, ports: FlowPorts<T, (K, Source<T>)>, setup: &Setup<'_>) -> Self::Logic {
+    fn logic(self, ports: FlowPorts<T, (K, Source<T>)>, setup: &Setup<'_>) -> Self::Logic {
+        let GroupBy { max, key, .. } = self;
         GroupByLogic {
             ports,
-            waker: setup.waker(),
-            places: places(setup.attributes()),
+            substreams: Substreams::new(setup),
             max,
             key,
             open: HashMap::new(),
@@ -258,7 +235,7 @@ impl<T: Send + 'static, K: Hash + Eq + Clone + Send + 'static, F: FnMut(&T) -> K
         if !self.ports.outlet.is_available(context) {
             return Some((key, element));
         }
-        let (mut substream, source) = SubOutlet::new(self.places, self.waker.clone());
+        let (mut substream, source) = self.substreams.begin();
         substream.push(element);
         self.open.insert(key.clone(), substream);
         self.ports.outlet.push(context, (key, source));
@@ -336,29 +313,26 @@ pub enum Cut {
     After,
 }
 
-/// Segments of the stream as substreams, one after the other.
-///
-/// Emits a substream when a segment begins. Back-pressures when the present substream does. Completes when upstream does.
-/// What happens when a substream cancels is said by [`SubstreamCancelStrategy`]: the rest of its segment is dropped, or
-/// the whole stream is cancelled.
-pub struct Split<T, F> {
-    cut: Cut,
-    predicate: F,
-    element: PhantomData<fn(T)>,
-}
+blueprint!(
+    /// Segments of the stream as substreams, one after the other.
+    ///
+    /// Emits a substream when a segment begins. Back-pressures when the present substream does. Completes when upstream does.
+    /// What happens when a substream cancels is said by [`SubstreamCancelStrategy`]: the rest of its segment is dropped, or
+    /// the whole stream is cancelled.
+    Split<T; F> { cut: Cut, predicate: F }
+);
 
 impl<T, F: FnMut(&T) -> bool> Split<T, F> {
     /// Cuts where the predicate holds.
     pub fn new(cut: Cut, predicate: F) -> Self {
-        Split { cut, predicate, element: PhantomData }
+        Split { cut, predicate, elements: PhantomData }
     }
 }
 
 /// The running stage of [`Split`].
 pub struct SplitLogic<T, F> {
     ports: FlowPorts<T, Source<T>>,
-    waker: Waker,
-    places: usize,
+    substreams: Substreams,
     cut: Cut,
     predicate: F,
     propagates: bool,
@@ -370,30 +344,21 @@ pub struct SplitLogic<T, F> {
     begins: bool,
 }
 
-impl<T: Send + 'static, F: FnMut(&T) -> bool + Clone + Send + Sync + 'static> GraphStage for Split<T, F> {
+impl<T: Send + 'static, F: FnMut(&T) -> bool + Clone + Send + Sync + 'static> Blueprint for Split<T, F> {
     type Shape = FlowShape<T, Source<T>>;
-    type Seed = (Cut, F);
-    type Mat = ();
     type Logic = SplitLogic<T, F>;
-
-    fn name(&self) -> &'static str {
-        "split"
-    }
+    const NAME: &'static str = "split";
 
     fn shape(&self) -> Self::Shape {
         FlowShape::new()
     }
 
-    fn prepare(&self, _: &Attributes) -> (Self::Seed, ()) {
-        ((self.cut, self.predicate.clone()), ())
-    }
-
-    fn create((cut, predicate): Self::Seed, ports: FlowPorts<T, Source<T>>, setup: &Setup<'_>) -> Self::Logic {
+    fn logic(self, ports: FlowPorts<T, Source<T>>, setup: &Setup<'_>) -> Self::Logic {
+        let Split { cut, predicate, .. } = self;
         let strategy = setup.attributes().get::<SubstreamCancelStrategy>();
         SplitLogic {
             ports,
-            waker: setup.waker(),
-            places: places(setup.attributes()),
+            substreams: Substreams::new(setup),
             cut,
             predicate,
             propagates: strategy == Some(&SubstreamCancelStrategy::Propagate),
@@ -437,7 +402,7 @@ impl<T: Send + 'static, F: FnMut(&T) -> bool + 'static> SplitLogic<T, F> {
             if !self.ports.outlet.is_available(context) {
                 return Some((element, true));
             }
-            let (mut substream, source) = SubOutlet::new(self.places, self.waker.clone());
+            let (mut substream, source) = self.substreams.begin();
             substream.push(element);
             self.substream = Some((substream, true));
             self.ports.outlet.push(context, source);

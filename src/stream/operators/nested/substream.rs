@@ -8,22 +8,67 @@
 use std::sync::{Mutex, PoisonError};
 use std::task::Waker;
 
-use crate::stream::attributes::{Attributes, InputBuffer};
+use crate::stream::attributes::InputBuffer;
 use crate::stream::boundary::ring::{Consumer, End, Producer, ring};
-use crate::stream::dsl::{Fusable, NoHost, Sink, Source};
+use crate::stream::dsl::{Fusable, NoHost, RunnableGraph, Sink, Source};
 use crate::stream::error::{AbruptTermination, Cancellation, StreamError};
 use crate::stream::host::current;
 use crate::stream::interpreter::{Context, Inlet, Outlet};
-use crate::stream::stage::{GraphStage, Logic, Setup, SinkShape, SourceShape};
+use crate::stream::stage::made::stage_with;
+use crate::stream::stage::{Logic, Setup, SinkShape, SourceShape};
 
 /// A source that came out of a stream was run a second time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a substream cannot be materialized more than once; use a broadcast to read it twice")]
 pub struct SubstreamUsed;
 
-/// Places between a stage and its substreams: one, unless the attributes ask for more.
-pub(super) fn places(attributes: &Attributes) -> usize {
-    attributes.get::<InputBuffer>().map_or(1, InputBuffer::max)
+/// What a stage needs to have streams of its own.
+pub(super) struct Substreams {
+    /// Places between the stage and a stream: one, unless the attributes ask for more.
+    places: usize,
+    waker: Waker,
+}
+
+impl Substreams {
+    pub fn new(setup: &Setup<'_>) -> Substreams {
+        let places = setup.attributes().get::<InputBuffer>().map_or(1, InputBuffer::max);
+        Substreams { places, waker: setup.waker() }
+    }
+
+    /// Runs a source on this core, as an island of its own.
+    pub fn run<T, M, P>(&self, source: Source<T, M, P>) -> Result<SubInlet<T>, StreamError>
+    where
+        T: Send + 'static,
+        M: 'static,
+        P: Fusable<Out = T>,
+    {
+        self.run_mat(source).map(|(inlet, _)| inlet)
+    }
+
+    /// As [`Substreams::run`], with the materialized value of the source.
+    pub fn run_mat<T, M, P>(&self, source: Source<T, M, P>) -> Result<(SubInlet<T>, M), StreamError>
+    where
+        T: Send + 'static,
+        M: 'static,
+        P: Fusable<Out = T>,
+    {
+        let (producer, mut consumer) = ring(self.places);
+        consumer.attach(self.waker.clone());
+        let value = run_here(source.to(sink_of(producer)))?;
+        Ok((SubInlet { consumer }, value))
+    }
+
+    /// The beginning of a stream, and its source to give away.
+    pub fn begin<T: Send + 'static>(&self) -> (SubOutlet<T>, Source<T>) {
+        let (producer, consumer) = ring(self.places);
+        (SubOutlet::new(producer, self.waker.clone()), source_of(consumer))
+    }
+}
+
+/// Runs a graph on this core.
+pub(super) fn run_here<M: 'static>(graph: RunnableGraph<M>) -> Result<M, StreamError> {
+    let host = current::host().ok_or_else(|| StreamError::new(NoHost))?;
+    graph.run_on(&host).map_err(|error| StreamError::text(error.to_string()))
 }
 
 /// The end of a stream that a stage runs.
@@ -44,30 +89,6 @@ pub(super) enum Sub<T> {
 }
 
 impl<T: Send + 'static> SubInlet<T> {
-    /// Runs a source on this core, as an island of its own.
-    pub fn run<M: 'static, P: Fusable<Out = T>>(
-        source: Source<T, M, P>,
-        places: usize,
-        waker: Waker,
-    ) -> Result<SubInlet<T>, StreamError> {
-        SubInlet::run_mat(source, places, waker).map(|(inlet, _)| inlet)
-    }
-
-    /// As [`SubInlet::run`], with the materialized value of the source.
-    pub fn run_mat<M: 'static, P: Fusable<Out = T>>(
-        source: Source<T, M, P>,
-        places: usize,
-        waker: Waker,
-    ) -> Result<(SubInlet<T>, M), StreamError> {
-        let host = current::host().ok_or_else(|| StreamError::new(NoHost))?;
-        let (producer, mut consumer) = ring(places);
-        consumer.attach(waker);
-        let sink = Sink::from_stage(RingSink(Mutex::new(Some(producer))));
-        let run = source.to(sink).run_on(&host);
-        let value = run.map_err(|error| StreamError::text(error.to_string()))?;
-        Ok((SubInlet { consumer }, value))
-    }
-
     /// Gives downstream what there is, if it asks, and the end also if it does not.
     pub fn relay(&mut self, context: &mut Context, outlet: &Outlet<T>) {
         if outlet.is_closed(context) {
@@ -127,87 +148,71 @@ impl<T> Drop for SubInlet<T> {
 }
 
 /// Ends a stream in a ring.
-struct RingSink<T>(Mutex<Option<Producer<T>>>);
-
-struct RingSinkLogic<T> {
+pub(in crate::stream::operators) struct RingSink<T> {
     inlet: Inlet<T>,
-    producer: Option<Producer<T>>,
+    /// None if it has run before.
+    outlet: Option<SubOutlet<T>>,
 }
 
-impl<T: Send + 'static> GraphStage for RingSink<T> {
-    type Shape = SinkShape<T>;
-    type Seed = Option<Producer<T>>;
-    type Mat = ();
-    type Logic = RingSinkLogic<T>;
-
-    fn name(&self) -> &'static str {
-        "substream_sink"
-    }
-
-    fn shape(&self) -> Self::Shape {
-        SinkShape::new()
-    }
-
-    fn prepare(&self, _: &Attributes) -> (Self::Seed, ()) {
-        (self.0.lock().unwrap_or_else(PoisonError::into_inner).take(), ())
-    }
-
-    fn create(mut producer: Self::Seed, inlet: Inlet<T>, setup: &Setup<'_>) -> RingSinkLogic<T> {
-        if let Some(producer) = &mut producer {
-            producer.attach(setup.waker());
-        }
-        RingSinkLogic { inlet, producer }
-    }
+fn sink_of<T: Send + 'static>(producer: Producer<T>) -> Sink<T> {
+    let producer = Mutex::new(Some(producer));
+    Sink::from_stage(stage_with("substream_sink", SinkShape::new(), move |_| {
+        let producer = take(&producer);
+        (|inlet, setup: &Setup<'_>| RingSink::new(inlet, producer, setup), ())
+    }))
 }
 
-impl<T: Send + 'static> RingSinkLogic<T> {
+/// What can be used once.
+fn take<T>(place: &Mutex<Option<T>>) -> Option<T> {
+    place.lock().unwrap_or_else(PoisonError::into_inner).take()
+}
+
+impl<T: Send + 'static> RingSink<T> {
+    pub(in crate::stream::operators) fn new(
+        inlet: Inlet<T>,
+        producer: Option<Producer<T>>,
+        setup: &Setup<'_>,
+    ) -> RingSink<T> {
+        RingSink { inlet, outlet: producer.map(|producer| SubOutlet::new(producer, setup.waker())) }
+    }
+
     fn advance(&mut self, context: &mut Context) {
-        let Some(producer) = &mut self.producer else {
+        let Some(outlet) = &mut self.outlet else {
             context.fail_stage(StreamError::new(SubstreamUsed));
             return;
         };
-        loop {
-            if let Some(cause) = producer.cancellation() {
-                let cause = cause.unwrap_or(Cancellation::NoMoreElementsNeeded);
-                self.inlet.cancel_because(context, cause);
-                return;
-            }
-            if producer.has_room() {
-                // A cancellation wakes this stage even if it waits for no place.
-                self.inlet.try_pull(context);
-                return;
-            }
-            if producer.wait() {
-                return;
-            }
+        // A cancellation wakes this stage even if it waits for no place.
+        if outlet.has_room() {
+            self.inlet.try_pull(context);
+        } else if let Some(cause) = outlet.cancellation() {
+            self.inlet.cancel_because(context, cause);
         }
     }
 }
 
-impl<T: Send + 'static> Logic for RingSinkLogic<T> {
+impl<T: Send + 'static> Logic for RingSink<T> {
     fn pre_start(&mut self, context: &mut Context) {
         self.advance(context);
     }
 
     fn on_push(&mut self, context: &mut Context, _: usize) {
         let element = self.inlet.grab(context);
-        if let Some(producer) = &mut self.producer {
+        if let Some(outlet) = &mut self.outlet {
             // There is a place: it was there when the inlet was pulled.
-            drop(producer.write(element));
-            producer.publish();
+            outlet.push(element);
         }
         self.advance(context);
     }
 
     fn on_upstream_finish(&mut self, _: &mut Context, _: usize) {
-        if let Some(producer) = &mut self.producer {
-            producer.complete();
+        if let Some(outlet) = &mut self.outlet {
+            outlet.complete();
         }
     }
 
     fn on_upstream_failure(&mut self, _: &mut Context, _: usize, error: StreamError) {
-        if let Some(producer) = &mut self.producer {
-            producer.fail(error);
+        if let Some(outlet) = &mut self.outlet {
+            outlet.fail(error);
         }
     }
 
@@ -224,11 +229,9 @@ pub(super) struct SubOutlet<T> {
 }
 
 impl<T: Send + 'static> SubOutlet<T> {
-    /// The outlet, and the source to give away.
-    pub fn new(places: usize, waker: Waker) -> (SubOutlet<T>, Source<T>) {
-        let (mut producer, consumer) = ring(places);
+    fn new(mut producer: Producer<T>, waker: Waker) -> SubOutlet<T> {
         producer.attach(waker);
-        (SubOutlet { producer }, source_of(consumer))
+        SubOutlet { producer }
     }
 
     /// Whether an element can be given now. If not, the stage is woken when that changes.
@@ -267,51 +270,34 @@ impl<T: Send + 'static> SubOutlet<T> {
 }
 
 fn source_of<T: Send + 'static>(consumer: Consumer<T>) -> Source<T> {
-    Source::from_stage(RingSource(Mutex::new(Some(consumer))))
+    let consumer = Mutex::new(Some(consumer));
+    Source::from_stage(stage_with("substream", SourceShape::new(), move |_| {
+        let consumer = take(&consumer);
+        let create = |outlet, setup: &Setup<'_>| {
+            let inlet = consumer.map(|mut consumer| {
+                consumer.attach(setup.waker());
+                SubInlet { consumer }
+            });
+            RingSource { outlet, inlet }
+        };
+        (create, ())
+    }))
 }
 
 /// Two halves of a stream: a sink for one that runs, and a source of what comes in there. Each runs once.
 pub(super) fn bridge<T: Send + 'static>() -> (Sink<T>, Source<T>) {
     let (producer, consumer) = ring(1);
-    (Sink::from_stage(RingSink(Mutex::new(Some(producer)))), source_of(consumer))
+    (sink_of(producer), source_of(consumer))
 }
 
-/// Begins a stream from a ring, once.
-struct RingSource<T>(Mutex<Option<Consumer<T>>>);
-
-struct RingSourceLogic<T> {
+/// Begins a stream from a ring.
+struct RingSource<T> {
     outlet: Outlet<T>,
+    /// None if it has run before.
     inlet: Option<SubInlet<T>>,
 }
 
-impl<T: Send + 'static> GraphStage for RingSource<T> {
-    type Shape = SourceShape<T>;
-    type Seed = Option<Consumer<T>>;
-    type Mat = ();
-    type Logic = RingSourceLogic<T>;
-
-    fn name(&self) -> &'static str {
-        "substream"
-    }
-
-    fn shape(&self) -> Self::Shape {
-        SourceShape::new()
-    }
-
-    fn prepare(&self, _: &Attributes) -> (Self::Seed, ()) {
-        (self.0.lock().unwrap_or_else(PoisonError::into_inner).take(), ())
-    }
-
-    fn create(consumer: Self::Seed, outlet: Outlet<T>, setup: &Setup<'_>) -> RingSourceLogic<T> {
-        let inlet = consumer.map(|mut consumer| {
-            consumer.attach(setup.waker());
-            SubInlet { consumer }
-        });
-        RingSourceLogic { outlet, inlet }
-    }
-}
-
-impl<T: Send + 'static> RingSourceLogic<T> {
+impl<T: Send + 'static> RingSource<T> {
     fn advance(&mut self, context: &mut Context) {
         let Some(inlet) = &mut self.inlet else {
             context.fail_stage(StreamError::new(SubstreamUsed));
@@ -321,7 +307,7 @@ impl<T: Send + 'static> RingSourceLogic<T> {
     }
 }
 
-impl<T: Send + 'static> Logic for RingSourceLogic<T> {
+impl<T: Send + 'static> Logic for RingSource<T> {
     fn pre_start(&mut self, context: &mut Context) {
         self.advance(context);
     }
