@@ -3,13 +3,15 @@
 //! A core counts all that its thread allocates, its loop included, while an asker sends in rounds of [`ROUND`] asks.
 //! Whatever a message allocates shows in every round. What does not belong to messages (the executor looks at its own
 //! timers each few milliseconds, a sleeping core reads its bell) shows in some, so the smallest round is the one that
-//! counts, and the cores spin so that there is such a round.
+//! counts. For there to be a round without any, the cores spin, the tests run one after another ([`alone`]), and with
+//! many asks outstanding, where a round is long, fewer than one allocation in eight asks counts as none.
 #![cfg(feature = "runtime")]
 
 mod support;
 
 use std::cell::Cell;
 use std::rc::Rc;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
 use atoll::client::ClientOptions;
@@ -33,6 +35,11 @@ const WARM_UP: usize = 100;
 const ROUNDS: usize = 400;
 /// Entities that are asked, in turn.
 const ENTITIES: usize = 100;
+
+/// Asks in flight where many are; as many are answered in a round.
+const OUTSTANDING: usize = 64;
+/// Allocations of such a round that do not belong to its asks.
+const OF_MANY_MAX: u64 = OUTSTANDING as u64 / 8;
 
 /// An entity that passes messages on, and one that allocates.
 #[atoll::protocol]
@@ -123,6 +130,13 @@ impl Summer for SummerEntity {
             ViewOf::Archived(numbers) => numbers.iter().map(|number| number.to_native()).sum(),
         }
     }
+}
+
+/// One test at a time: spinning cores of several would share the processors, and a round that waits for its processor
+/// is never short enough to be undisturbed.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A pod whose cores spin.
@@ -253,6 +267,7 @@ where
 
 #[test]
 fn on_one_core_a_message_allocates_nothing() {
+    let _alone = alone();
     let pod = pod(1);
     let add = same_core("same core, add", &pod, |echo: EchoRef| async move {
         echo.add(1).await.unwrap();
@@ -274,6 +289,7 @@ fn on_one_core_a_message_allocates_nothing() {
 
 #[test]
 fn on_one_core_only_the_users_own_values_allocate() {
+    let _alone = alone();
     let pod = pod(1);
     // The bytes are the only allocation: they move in, and back.
     let echo = same_core("same core, echo", &pod, |echo: EchoRef| async move {
@@ -289,6 +305,7 @@ fn on_one_core_only_the_users_own_values_allocate() {
 
 #[test]
 fn the_counter_sees_an_allocation_in_a_handler() {
+    let _alone = alone();
     let pod = pod(2);
     let here = same_core("same core, boxes", &pod, |relay: RelayRef| async move {
         relay.boxes(1).await.unwrap();
@@ -298,6 +315,11 @@ fn the_counter_sees_an_allocation_in_a_handler() {
         relay.boxes(1).await.unwrap();
     });
     assert_eq!(across, [0, ROUND as u64]);
+    let client = client(&pod);
+    let many = over_a_link("link, boxes", &pod, &client, OUTSTANDING, |relay: RelayRef| async move {
+        relay.boxes(1).await.unwrap();
+    });
+    assert!(many[1] > OF_MANY_MAX, "{many:?}");
 }
 
 /// Asks entities of core 0 on core 1; what one round allocates on core 1 and on core 0.
@@ -313,6 +335,7 @@ where
 
 #[test]
 fn across_cores_a_message_that_fits_the_slot_allocates_nothing() {
+    let _alone = alone();
     let pod = pod(2);
     let add = across("across cores, add", &pod, |echo: EchoRef| async move {
         echo.add(1).await.unwrap();
@@ -332,6 +355,7 @@ fn across_cores_a_message_that_fits_the_slot_allocates_nothing() {
 
 #[test]
 fn across_cores_the_block_of_a_larger_message_goes_home_with_an_answer() {
+    let _alone = alone();
     let pod = pod(2);
     let ask = across("across cores, block", &pod, |echo: EchoRef| async move {
         echo.block([1; 8]).await.unwrap();
@@ -361,6 +385,7 @@ where
 
 #[test]
 fn over_a_warm_link_a_message_allocates_nothing() {
+    let _alone = alone();
     let pod = pod(1);
     let client = client(&pod);
     let add = |outstanding| {
@@ -370,7 +395,9 @@ fn over_a_warm_link_a_message_allocates_nothing() {
     };
     // The buffers grow to what many outstanding asks need.
     add(1000);
-    assert_eq!([add(1), add(64)], [[0; 2]; 2]);
+    assert_eq!(add(1), [0; 2]);
+    let many = add(OUTSTANDING);
+    assert!(many.iter().all(|count| *count <= OF_MANY_MAX), "{many:?}");
     let discard = over_a_link("link, tell", &pod, &client, 1, |echo: EchoRef| async move {
         echo.tell(1).discard().await.unwrap();
     });
@@ -391,6 +418,7 @@ fn over_a_warm_link_a_message_allocates_nothing() {
 /// The bytes are made by the sender: one allocation. Nobody copies them into memory of their own.
 #[test]
 fn a_view_allocates_nothing_where_it_is_read() {
+    let _alone = alone();
     let ask_plain = |summer: SummerRef| async move {
         assert_eq!(summer.sum(vec![1; 200]).await.unwrap(), 200);
     };
@@ -427,6 +455,6 @@ fn a_view_allocates_nothing_where_it_is_read() {
     ];
     assert_eq!(link, [[of_sender, 0], [of_sender, 0], [0, 0]]);
     // With many outstanding some wait for their entity.
-    let many = over_a_link("link, view after an await", &pod, &client, 64, ask_late);
-    assert_eq!(many[1], 0);
+    let many = over_a_link("link, view after an await", &pod, &client, OUTSTANDING, ask_late);
+    assert!(many[1] <= OF_MANY_MAX, "{many:?}");
 }
