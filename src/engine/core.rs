@@ -9,10 +9,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
+use super::counters::EngineCounters;
 use super::held::WaitingRoom;
 use super::link::{LinkLimits, Phase};
 use super::parcel::{CallParcel, Parcel};
-use super::routes::{EngineCounters, Identity, LinkCommand, PeerCore, Routes};
+use super::routes::{Identity, LinkCommand, PeerCore, Routes};
 use crate::base::limits::{FROZEN_LOOK, MESH_BATCH};
 use crate::base::{ClusterError, CoreIndex, LinkId, Nanos, PodUid, ShardId, Token};
 use crate::entity::foreign::Job;

@@ -5,8 +5,9 @@
 //! what does not make sense closes the link with a counted reason and harms no other.
 
 use super::core::Core;
+use super::counters::EngineCounters;
 use super::link::{Link, Phase};
-use super::routes::{EngineCounters, LinkCommand};
+use super::routes::LinkCommand;
 use super::serving::Place;
 use crate::base::hash::entity_hash;
 use crate::base::limits::HOPS_MAX;

@@ -8,9 +8,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::core::{Core, Question};
+use super::counters::EngineCounters;
 use super::link::{Link, Peer, Phase};
 use super::parcel::{AcceptedSocket, Parcel};
-use super::routes::{EngineCounters, LinkCommand};
+use super::routes::LinkCommand;
 use crate::base::hash::{ENTITY_HASH_NAME, stable_hash};
 use crate::base::limits::LINK_QUESTIONS_MAX;
 use crate::base::{CoreIndex, Epoch, Nanos, PodIndex, PodUid, Token};

@@ -4,6 +4,9 @@
 
 mod bulk;
 mod core;
+mod counters;
+#[cfg_attr(not(feature = "runtime"), allow(dead_code, reason = "some ways serve only the questions of clients"))]
+mod dialing;
 mod frames;
 mod handshake;
 mod held;
@@ -20,6 +23,7 @@ mod routes;
 mod serving;
 
 pub use self::core::{Command, Core, CoreParts, CoreQueues, Inspector, Question, Released};
+pub use counters::EngineCounters;
 pub use link::LinkLimits;
 pub use parcel::Parcel;
-pub use routes::{EngineCounters, Identity, LinkCommand, Routes};
+pub use routes::{Identity, LinkCommand, Routes};

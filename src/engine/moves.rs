@@ -11,9 +11,10 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::core::Core;
+use super::counters::EngineCounters;
 use super::link::{Link, Peer, Phase};
 use super::parcel::Parcel;
-use super::routes::{EngineCounters, LinkCommand, Routes};
+use super::routes::{LinkCommand, Routes};
 use crate::base::hash::shard_of_hash;
 use crate::base::limits::ORPHAN_GRACE;
 use crate::base::{ClusterError, CoreIndex, Epoch, PodUid, ShardId, Token};

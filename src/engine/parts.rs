@@ -6,8 +6,9 @@
 
 use super::bulk::{Arriving, Left, is_first};
 use super::core::Core;
+use super::counters::EngineCounters;
 use super::link::Link;
-use super::routes::{EngineCounters, Routes};
+use super::routes::Routes;
 use crate::base::{ClusterError, Token};
 use crate::entity::PendingKey;
 use crate::entity::router::Router;

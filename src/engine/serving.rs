@@ -11,11 +11,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::core::{Command, Core};
+use super::counters::EngineCounters;
 use super::held::Held;
 use super::link::{Link, Phase};
 use super::moves::way_of;
 use super::parcel::{CallParcel, Parcel};
-use super::routes::{EngineCounters, LinkCommand};
+use super::routes::LinkCommand;
 use crate::base::{ClusterError, CoreIndex, PodUid, ShardId, Token};
 use crate::entity::router::Router;
 use crate::sharding::ShardTable;
