@@ -106,6 +106,7 @@ const IMPURE_EXCEPTIONS: &[(&str, &str, &str)] =
 const UNSAFE_FILES: &[&str] = &[
     "src/cli/check/ring.rs",
     "src/engine/parcel.rs",
+    "src/engine/payload.rs",
     "src/engine/routes.rs",
     "src/entity/ask.rs",
     "src/entity/cell.rs",
@@ -126,6 +127,7 @@ const UNSAFE_FILES: &[&str] = &[
     "src/entity/scope.rs",
     "src/entity/slot.rs",
     "src/entity/stopping.rs",
+    "src/mesh/in_place.rs",
     "src/mesh/spsc.rs",
     "src/mesh/woken.rs",
     "src/runtime/clock.rs",

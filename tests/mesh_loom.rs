@@ -86,6 +86,33 @@ fn values_arrive_in_order_through_two_slots() {
 }
 
 #[test]
+fn values_that_are_made_and_read_in_their_slot_arrive_in_order() {
+    for capacity in [1, 2] {
+        model(move || {
+            let (mut producer, mut consumer) = channel(capacity);
+            let sender = thread::spawn(move || {
+                for number in 0..3 {
+                    while !producer.has_room() {
+                        thread::yield_now();
+                    }
+                    // SAFETY: the element is written.
+                    let pushed = unsafe { producer.push_with(|slot: *mut Box<i32>| slot.write(Box::new(number))) };
+                    assert!(pushed.is_ok(), "there is room until the next push");
+                }
+            });
+            for expected in 0..3 {
+                while !consumer.has_next() {
+                    thread::yield_now();
+                }
+                assert_eq!(consumer.pop_with(|element| **element), Some(expected));
+            }
+            sender.join().unwrap();
+            assert!(consumer.is_closed() && consumer.pop_with(drop).is_none());
+        });
+    }
+}
+
+#[test]
 fn a_full_queue_gives_back_and_an_empty_one_gives_nothing() {
     model(|| {
         let (mut producer, mut consumer) = channel(2);

@@ -12,7 +12,7 @@ use std::sync::atomic::AtomicU64;
 use super::counters::EngineCounters;
 use super::held::WaitingRoom;
 use super::link::{LinkLimits, Phase};
-use super::parcel::{CallParcel, Parcel};
+use super::parcel::{AnswerParcel, CallParcel, Notice, Opened, Parcel};
 use super::routes::{Identity, LinkCommand, PeerCore, Routes};
 use crate::base::limits::{FROZEN_LOOK, MESH_BATCH};
 use crate::base::{ClusterError, CoreIndex, LinkId, Nanos, PodUid, ShardId, Token};
@@ -21,7 +21,7 @@ use crate::entity::router::Router;
 use crate::entity::{
     Call, CallChain, Clock, Delivered, Delivery, Host, HostOptions, Lease, PendingKey, ReplyTo, StopReason, TypeHost,
 };
-use crate::mesh::{Consumer, Doorbell, ForeignInbox, Producer};
+use crate::mesh::{Consumer, Doorbell, ForeignInbox, InPlace, Producer};
 use crate::sharding::ShardTable;
 use crate::stream::host::{HostInbox, StreamHost, current};
 use crate::wire::Inspect;
@@ -215,24 +215,11 @@ impl Core {
     /// Takes a batch from each queue. True if there was anything.
     pub fn inboxes(&self, now: Nanos) -> bool {
         let _entered = self.host.enter();
-        let _streams = current::enter(&self.streams);
+        current::make_current(&self.streams);
         self.host.set_now(now);
         self.is_frozen_now();
         let mut took = !self.streams.inbox().is_empty() && self.streams.take_events(now);
-        let cores = self.inboxes.len();
-        let first = self.next_inbox.get();
-        for offset in 0..cores {
-            let at = (first + offset) % cores;
-            let Some(inbox) = &self.inboxes[at] else { continue };
-            for _ in 0..MESH_BATCH {
-                let Some(parcel) = inbox.borrow_mut().pop() else { break };
-                took = true;
-                self.parcel(CoreIndex(at as u16), parcel);
-            }
-        }
-        if cores > 0 {
-            self.next_inbox.set((first + 1) % cores);
-        }
+        took |= self.take_parcels();
         for _ in 0..MESH_BATCH {
             // Looking is two loads; an empty queue's `pop` is a fence, which would be most of an idle turn.
             if self.foreign.is_empty() {
@@ -248,10 +235,32 @@ impl Core {
         self.host.take_woken() || took
     }
 
+    /// A batch from each other core; another one is the first each time.
+    #[inline]
+    fn take_parcels(&self) -> bool {
+        let mut took = false;
+        let after = |at: usize| if at + 1 < self.inboxes.len() { at + 1 } else { 0 };
+        let mut at = self.next_inbox.get();
+        self.next_inbox.set(after(at));
+        for _ in 0..self.inboxes.len() {
+            let from = CoreIndex(at as u16);
+            let inbox = self.inboxes.get(at).and_then(Option::as_ref);
+            at = after(at);
+            let Some(mut inbox) = inbox.map(RefCell::borrow_mut) else { continue };
+            for _ in 0..MESH_BATCH {
+                if inbox.pop_with(|parcel| self.parcel(from, parcel)).is_none() {
+                    break;
+                }
+                took = true;
+            }
+        }
+        took
+    }
+
     /// Runs what is ready until `until` at most, and returns early when `news` says so. True if anything ran.
     pub fn work(&self, now: Nanos, until: Nanos, clock: &dyn Fn() -> Nanos, news: &dyn Fn() -> bool) -> bool {
         let _entered = self.host.enter();
-        let _streams = current::enter(&self.streams);
+        current::make_current(&self.streams);
         self.host.set_now(now);
         let mut now = now;
         let (mut ran, mut left) = (0_u32, self.host.ready_length());
@@ -298,7 +307,7 @@ impl Core {
     /// Fires what is due.
     pub fn advance(&self, now: Nanos) {
         let _entered = self.host.enter();
-        let _streams = current::enter(&self.streams);
+        current::make_current(&self.streams);
         self.host.set_now(now);
         self.is_frozen_now();
         self.host.advance();
@@ -455,41 +464,48 @@ impl Core {
         self.stopped.set(true);
     }
 
-    fn parcel(&self, from: CoreIndex, parcel: Parcel) {
-        match parcel {
-            Parcel::Call(call) => self.call(from, call),
-            Parcel::Answer(answer) => answer.open(self.host.pool(), |key, answer_type, answer| {
+    #[inline]
+    fn parcel(&self, from: CoreIndex, parcel: InPlace<'_, Parcel>) {
+        match Parcel::open(parcel) {
+            Opened::Call(call) => self.call(from, call),
+            Opened::Answer(answer) => AnswerParcel::open(answer, self.host.pool(), |key, answer_type, answer| {
                 let key = PendingKey::from_number(key);
                 self.host.complete_from_core(key, answer_type, answer);
                 self.routes.arrived(key);
             }),
-            Parcel::Acknowledged { key, home } => {
+            Opened::Notice(notice) => self.notice(from, notice),
+        }
+    }
+
+    fn notice(&self, from: CoreIndex, notice: Notice) {
+        match notice {
+            Notice::Acknowledged { key, home } => {
                 if let Some(block) = home {
                     block.arrive(self.host.pool());
                 }
                 self.host.acknowledge(PendingKey::from_number(key));
                 self.routes.arrived(PendingKey::from_number(key));
             }
-            Parcel::Failed { key, error } => {
+            Notice::Failed { key, error } => {
                 self.host.fail_local(PendingKey::from_number(key), error);
                 self.routes.arrived(PendingKey::from_number(key));
             }
-            Parcel::Cancel { key } => {
+            Notice::Cancel { key } => {
                 if !self.host.cancel_caller(ReplyTo::Core(from, key)) {
                     self.held.cancel_call(from, key);
                 }
             }
-            Parcel::Socket(socket) => self.adopt(*socket),
-            Parcel::Returned(call) => self.returned(from, *call),
-            Parcel::Table(table) => self.set_table(table),
+            Notice::Socket(socket) => self.adopt(*socket),
+            Notice::Returned(call) => self.returned(from, *call),
+            Notice::Table(table) => self.set_table(table),
         }
     }
 
     /// Brings a message of another core to its entity here.
-    pub(super) fn deliver_call(&self, from: CoreIndex, call: CallParcel) {
+    pub(super) fn deliver_call(&self, from: CoreIndex, call: InPlace<'_, CallParcel>) {
         let (key, discard) = (call.key, call.discard);
         let reply_to = if discard { ReplyTo::Nobody } else { ReplyTo::Core(from, key) };
-        let (delivered, block) = call.open_keeping_block(|call, message| {
+        let (delivered, block) = CallParcel::open(call, |call, message| {
             let method = &self.host.types()[usize::from(call.type_index)].methods()[call.method_index()];
             let chain = call.chain.as_deref().copied().unwrap_or(CallChain::EMPTY);
             let delivery = Delivery {
@@ -539,6 +555,7 @@ fn stream_host(core: CoreIndex, inboxes: Vec<Arc<HostInbox>>, doorbell: &Arc<Doo
 impl Drop for Core {
     fn drop(&mut self) {
         self.streams.abort();
+        current::leave(&self.streams);
         self.foreign.close();
     }
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use super::core::{Core, Question};
 use super::counters::EngineCounters;
 use super::link::{Link, Peer, Phase};
-use super::parcel::{AcceptedSocket, Parcel};
+use super::parcel::{AcceptedSocket, Notice};
 use super::routes::LinkCommand;
 use crate::base::hash::{ENTITY_HASH_NAME, stable_hash};
 use crate::base::limits::LINK_QUESTIONS_MAX;
@@ -40,7 +40,7 @@ impl Core {
         if wanted == self.routes.identity.core || wanted.0 >= self.routes.identity.cores {
             self.adopt(socket);
         } else {
-            self.routes.push(wanted, Parcel::Socket(Box::new(socket)));
+            self.routes.notify(wanted, Notice::Socket(Box::new(socket)));
         }
     }
 

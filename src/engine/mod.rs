@@ -16,6 +16,7 @@ mod link;
 mod moves;
 mod parcel;
 mod parts;
+mod payload;
 #[cfg_attr(not(feature = "runtime"), allow(dead_code, reason = "asked by clients, which need the runtime"))]
 mod questions;
 #[cfg_attr(not(feature = "runtime"), allow(dead_code, reason = "some ways serve only the questions of clients"))]

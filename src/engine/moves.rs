@@ -13,7 +13,7 @@ use std::sync::Arc;
 use super::core::Core;
 use super::counters::EngineCounters;
 use super::link::{Link, Peer, Phase};
-use super::parcel::Parcel;
+use super::parcel::Notice;
 use super::routes::{LinkCommand, Routes};
 use crate::base::hash::shard_of_hash;
 use crate::base::limits::ORPHAN_GRACE;
@@ -301,7 +301,7 @@ impl Routes {
     pub(super) fn tell_core(&self, core: CoreIndex, table: &Arc<ShardTable>) {
         let Some(Some(peer)) = self.peers.get(usize::from(core.0)) else { return };
         if peer.told.replace(table.epoch()) != table.epoch() {
-            self.push(core, Parcel::Table(Arc::clone(table)));
+            self.notify(core, Notice::Table(Arc::clone(table)));
         }
     }
 }

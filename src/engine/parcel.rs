@@ -1,131 +1,36 @@
 //! What crosses from one core to another of the same pod.
 //!
-//! A message of up to [`INLINE_BYTES`] lies in the queue's slot itself; a larger one lies in a block that moves with it.
-//! The block of a message goes home with an answer ([`HomeBlock`]), so asks with large messages take turns with a few
-//! blocks; that of an answer ends in the receiver's pool. Called by `routes` and `core`. Invariant: a parcel owns its message or answer; one
-//! that is dropped drops it.
+//! A parcel is written into the slot of its queue and read there ([`InPlace`]), so that only those cache lines of it
+//! travel that it needs: two for a message, one for an answer of up to 32 bytes, a notice or an acknowledgement. Called
+//! by `routes` and `core`. Invariant: a parcel owns its message or answer; one that is dropped drops it.
 #![allow(unsafe_code)]
 
-use core::alloc::Layout;
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ptr::NonNull;
 
 use std::sync::Arc;
 
+pub(super) use super::payload::HomeBlock;
+use super::payload::Payload;
 use crate::base::{ClusterError, EntityId};
-use crate::entity::pool::{BlockPool, release_foreign};
+use crate::entity::pool::BlockPool;
 use crate::entity::{AnswerVtable, CallChain, Host, MessageVtable, PendingKey};
+use crate::mesh::InPlace;
 use crate::sharding::ShardTable;
 
-/// Largest message or answer that needs no block.
-pub const INLINE_BYTES: usize = 48;
-
-/// A value without its type, in place or in a block.
-#[repr(C)]
-pub struct Payload {
-    words: [MaybeUninit<u64>; INLINE_BYTES / 8],
-}
-
-fn is_inline(layout: Layout) -> bool {
-    layout.size() <= INLINE_BYTES && layout.align() <= align_of::<Payload>()
-}
-
-impl Payload {
-    /// Moves a value in.
-    ///
-    /// # Safety
-    /// `value` is initialised and has this layout; the caller gives it up.
-    #[inline]
-    unsafe fn new(value: *const (), layout: Layout, pool: &BlockPool) -> Payload {
-        let mut payload = Payload { words: [MaybeUninit::uninit(); INLINE_BYTES / 8] };
-        // SAFETY: either the words have room for the value, or the block has, and the words have room for its address.
-        unsafe {
-            if is_inline(layout) {
-                let into = payload.words.as_mut_ptr().cast::<u8>();
-                core::ptr::copy_nonoverlapping(value.cast::<u8>(), into, layout.size());
-            } else {
-                let block = pool.take(layout);
-                core::ptr::copy_nonoverlapping(value.cast::<u8>(), block.as_ptr(), layout.size());
-                payload.words.as_mut_ptr().cast::<NonNull<u8>>().write(block);
-            }
-        }
-        payload
-    }
-
-    /// Where the value lies.
-    ///
-    /// # Safety
-    /// The payload was made with this layout.
-    #[inline]
-    unsafe fn pointer(&mut self, layout: Layout) -> *mut () {
-        // SAFETY: see `new`.
-        unsafe {
-            if is_inline(layout) {
-                self.words.as_mut_ptr().cast()
-            } else {
-                self.words.as_ptr().cast::<NonNull<u8>>().read().as_ptr().cast()
-            }
-        }
-    }
-
-    /// The block, if there is one, for its way home; the value is gone.
-    ///
-    /// # Safety
-    /// The payload was made with this layout and is not used again.
-    #[inline]
-    unsafe fn take_block(&mut self, layout: Layout) -> Option<HomeBlock> {
-        // SAFETY: see `new`.
-        let block = |words: *const MaybeUninit<u64>| unsafe { words.cast::<NonNull<u8>>().read() };
-        (!is_inline(layout)).then(|| HomeBlock { block: block(self.words.as_ptr()), layout })
-    }
-
-    /// Releases the block, if there is one; the value is gone.
-    ///
-    /// # Safety
-    /// The payload was made with this layout and is not used again.
-    #[inline]
-    unsafe fn release(&mut self, layout: Layout, pool: Option<&BlockPool>) {
-        if is_inline(layout) {
-            return;
-        }
-        // SAFETY: see `new`.
-        unsafe {
-            let block = self.words.as_ptr().cast::<NonNull<u8>>().read();
-            match pool {
-                Some(pool) => pool.give(block, layout),
-                None => release_foreign(block, layout),
-            }
-        }
-    }
-}
-
-/// An empty block on its way to the pool that it was taken from. One that does not arrive is freed.
-pub(super) struct HomeBlock {
-    block: NonNull<u8>,
-    layout: Layout,
-}
-
-// SAFETY: it is memory without a value, owned by this, and may be freed on any thread.
-unsafe impl Send for HomeBlock {}
-
-impl HomeBlock {
-    /// Gives the block to a pool.
-    pub fn arrive(self, pool: &BlockPool) {
-        let home = ManuallyDrop::new(self);
-        // SAFETY: the block was taken with this layout from a pool, holds no value, and is given away here.
-        unsafe { pool.give(home.block, home.layout) };
-    }
-}
-
-impl Drop for HomeBlock {
-    fn drop(&mut self) {
-        // SAFETY: as in `arrive`.
-        unsafe { release_foreign(self.block, self.layout) };
-    }
+/// The first field of all that a parcel can be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+enum Kind {
+    Call,
+    Answer,
+    Notice,
 }
 
 /// A message for an entity of another core.
+#[repr(C)]
 pub struct CallParcel {
+    kind: Kind,
     /// Wants only to know that it is in the mailbox.
     pub discard: bool,
     /// Position of the entity's type, the same on every core of a pod.
@@ -133,12 +38,12 @@ pub struct CallParcel {
     message_type: &'static MessageVtable,
     /// Hash of the id.
     pub hash: u64,
-    /// The id.
-    pub id: EntityId,
     /// Who waits, on the sending core.
     pub key: u64,
     /// The calls that wait for this one. A message that no handler sent has none, and so needs no box.
     pub chain: Option<Box<CallChain>>,
+    /// The id.
+    pub id: EntityId,
     message: Payload,
 }
 
@@ -146,34 +51,40 @@ pub struct CallParcel {
 unsafe impl Send for CallParcel {}
 
 /// Where a message goes, and who waits for it.
-pub(super) struct CallAddress {
+pub(super) struct CallAddress<'a> {
     pub discard: bool,
     pub type_index: u16,
     pub hash: u64,
-    pub id: EntityId,
+    pub id: &'a EntityId,
     pub key: u64,
     pub chain: CallChain,
 }
 
 impl CallParcel {
+    /// Writes a message into a slot.
+    ///
     /// # Safety
-    /// `message` is initialised, of the given type, and moves in.
-    pub(super) unsafe fn new(
-        address: CallAddress,
+    /// `slot` may be written; `message` is initialised, of the given type, and moves in.
+    #[inline]
+    pub(super) unsafe fn write(
+        slot: *mut Parcel,
+        address: &CallAddress<'_>,
         message_type: &'static MessageVtable,
         message: *const (),
         pool: &BlockPool,
-    ) -> CallParcel {
-        CallParcel {
-            discard: address.discard,
-            type_index: address.type_index,
-            message_type,
-            hash: address.hash,
-            id: address.id,
-            key: address.key,
-            chain: (!address.chain.is_empty()).then(|| Box::new(address.chain)),
-            // SAFETY: passed on.
-            message: unsafe { Payload::new(message, message_type.layout, pool) },
+    ) {
+        let call = slot.cast::<CallParcel>();
+        // SAFETY: a slot has room for each of the parcels and is aligned for it; nothing in it has to be dropped.
+        unsafe {
+            (&raw mut (*call).kind).write(Kind::Call);
+            (&raw mut (*call).discard).write(address.discard);
+            (&raw mut (*call).type_index).write(address.type_index);
+            (&raw mut (*call).message_type).write(message_type);
+            (&raw mut (*call).hash).write(address.hash);
+            (&raw mut (*call).key).write(address.key);
+            (&raw mut (*call).chain).write((!address.chain.is_empty()).then(|| Box::new(address.chain)));
+            (&raw mut (*call).id).write(address.id.clone());
+            Payload::write(&raw mut (*call).message, message, message_type.layout, pool);
         }
     }
 
@@ -184,33 +95,34 @@ impl CallParcel {
 
     /// Gives the message back to the ask that sent it, on its core. False if that does not wait any more.
     pub(super) fn give_back(self, host: &Host) -> bool {
-        self.open(host.pool(), |parcel, message| {
+        let give_back = |parcel: &CallParcel, message: *mut ()| {
             // SAFETY: the message is initialised, of its type, and given away; the key is that of the ask which sent it.
             unsafe { host.give_back(PendingKey::from_number(parcel.key), parcel.message_type, message) }
-        })
-    }
-
-    /// Hands the message to `take`, which consumes it, with the rest of the parcel beside it.
-    pub(super) fn open<R>(self, pool: &BlockPool, take: impl FnOnce(&CallParcel, *mut ()) -> R) -> R {
-        let (result, block) = self.open_keeping_block(take);
+        };
+        let (waits, block) = InPlace::lend(self, |call| CallParcel::open(call, give_back));
         if let Some(block) = block {
-            block.arrive(pool);
+            block.arrive(host.pool());
         }
-        result
+        waits
     }
 
-    /// As [`CallParcel::open`]; the block of the message, if it has one, is left to the caller.
-    pub(super) fn open_keeping_block<R>(self, take: impl FnOnce(&CallParcel, *mut ()) -> R) -> (R, Option<HomeBlock>) {
-        let mut parcel = ManuallyDrop::new(self);
-        let layout = parcel.message_type.layout;
-        // SAFETY: the payload was made with this layout; the message is consumed by `take`, and what else the parcel
-        // owns is dropped once, field by field.
+    /// Hands the message to `take`, which consumes it, with the rest of the parcel beside it. The block of the message, if
+    /// it has one, is left to the caller.
+    #[inline]
+    pub(super) fn open<R>(
+        call: InPlace<'_, CallParcel>,
+        take: impl FnOnce(&CallParcel, *mut ()) -> R,
+    ) -> (R, Option<HomeBlock>) {
+        let call = call.give_away().as_ptr();
+        // SAFETY: the parcel is ours. The payload was made with this layout; the message is consumed by `take`, and what else
+        // the parcel owns is dropped once, field by field.
         unsafe {
-            let message = parcel.message.pointer(layout);
-            let result = take(&parcel, message);
-            let block = parcel.message.take_block(layout);
-            core::ptr::drop_in_place(&raw mut parcel.id);
-            core::ptr::drop_in_place(&raw mut parcel.chain);
+            let layout = (*call).message_type.layout;
+            let message = (&raw mut (*call).message).as_mut_unchecked().pointer(layout);
+            let result = take(&*call, message);
+            let block = (*call).message.take_block(layout);
+            (&raw mut (*call).id).drop_in_place();
+            (&raw mut (*call).chain).drop_in_place();
             (result, block)
         }
     }
@@ -228,44 +140,76 @@ impl Drop for CallParcel {
 }
 
 /// An answer for an ask of another core.
+#[repr(C)]
 pub struct AnswerParcel {
+    kind: Kind,
+    has_home: bool,
     /// Who waits.
     pub key: u64,
     answer_type: &'static AnswerVtable,
     answer: Payload,
-    /// A block of the receiver's.
-    home: Option<HomeBlock>,
+    /// A block of the receiver's, if it has one.
+    home: MaybeUninit<HomeBlock>,
 }
 
 // SAFETY: answers are `Send` (a bound of `Wire`).
 unsafe impl Send for AnswerParcel {}
 
 impl AnswerParcel {
+    /// Writes an answer into a slot.
+    ///
     /// # Safety
-    /// `answer` is initialised, of the given type, and moves in.
-    pub(super) unsafe fn new(
+    /// `slot` may be written; `answer` is initialised, of the given type, and moves in.
+    #[inline]
+    pub(super) unsafe fn write(
+        slot: *mut Parcel,
         key: u64,
         answer_type: &'static AnswerVtable,
         answer: *const (),
         pool: &BlockPool,
         home: Option<HomeBlock>,
-    ) -> AnswerParcel {
-        // SAFETY: passed on.
-        AnswerParcel { key, answer_type, answer: unsafe { Payload::new(answer, answer_type.layout, pool) }, home }
+    ) {
+        let parcel = slot.cast::<AnswerParcel>();
+        // SAFETY: a slot has room for each of the parcels and is aligned for it; nothing in it has to be dropped.
+        unsafe {
+            (&raw mut (*parcel).kind).write(Kind::Answer);
+            (&raw mut (*parcel).has_home).write(home.is_some());
+            (&raw mut (*parcel).key).write(key);
+            (&raw mut (*parcel).answer_type).write(answer_type);
+            Payload::write(&raw mut (*parcel).answer, answer, answer_type.layout, pool);
+            if let Some(home) = home {
+                (&raw mut (*parcel).home).write(MaybeUninit::new(home));
+            }
+        }
+    }
+
+    /// The block, once.
+    ///
+    /// # Safety
+    /// It was not taken before.
+    unsafe fn home(&self) -> Option<HomeBlock> {
+        // SAFETY: the block is there if the parcel says so, and is taken once.
+        self.has_home.then(|| unsafe { self.home.assume_init_read() })
     }
 
     /// Hands the answer to `take`, which consumes it.
-    pub(super) fn open(self, pool: &BlockPool, take: impl FnOnce(u64, &'static AnswerVtable, *mut ())) {
-        let mut parcel = ManuallyDrop::new(self);
-        if let Some(block) = parcel.home.take() {
-            block.arrive(pool);
-        }
-        let layout = parcel.answer_type.layout;
-        // SAFETY: the payload was made with this layout; the answer is consumed by `take`, and the rest needs no drop.
+    #[inline]
+    pub(super) fn open(
+        parcel: InPlace<'_, AnswerParcel>,
+        pool: &BlockPool,
+        take: impl FnOnce(u64, &'static AnswerVtable, *mut ()),
+    ) {
+        let parcel = parcel.give_away().as_ptr();
+        // SAFETY: the parcel is ours. The payload was made with this layout; the answer is consumed by `take`, the block is
+        // taken once, and the rest needs no drop.
         unsafe {
-            let answer = parcel.answer.pointer(layout);
-            take(parcel.key, parcel.answer_type, answer);
-            parcel.answer.release(layout, Some(pool));
+            if let Some(home) = (*parcel).home() {
+                home.arrive(pool);
+            }
+            let (key, answer_type) = ((*parcel).key, (*parcel).answer_type);
+            let answer = (&raw mut (*parcel).answer).as_mut_unchecked().pointer(answer_type.layout);
+            take(key, answer_type, answer);
+            (*parcel).answer.release(answer_type.layout, Some(pool));
         }
     }
 }
@@ -273,10 +217,11 @@ impl AnswerParcel {
 impl Drop for AnswerParcel {
     fn drop(&mut self) {
         let layout = self.answer_type.layout;
-        // SAFETY: the answer is still there.
+        // SAFETY: the answer and the block are still there.
         unsafe {
             (self.answer_type.drop)(self.answer.pointer(layout));
             self.answer.release(layout, None);
+            drop(self.home());
         }
     }
 }
@@ -289,18 +234,13 @@ pub struct AcceptedSocket {
     pub descriptor: i32,
 }
 
-/// What crosses between cores.
-pub enum Parcel {
-    /// A message for an entity.
-    Call(CallParcel),
-    /// The answer to an ask.
-    Answer(AnswerParcel),
+/// What one core tells another.
+pub(super) enum Notice {
     /// A discard is in the mailbox.
     Acknowledged {
         /// Who waits.
         key: u64,
         /// A block of the receiver's.
-        #[allow(private_interfaces)]
         home: Option<HomeBlock>,
     },
     /// An ask failed.
@@ -323,5 +263,221 @@ pub enum Parcel {
     Table(Arc<ShardTable>),
 }
 
-// A slot of a queue is a sequence number and a parcel in two cache lines.
+#[repr(C)]
+struct NoticeParcel {
+    kind: Kind,
+    notice: Notice,
+}
+
+/// What crosses between cores.
+#[repr(C)]
+pub union Parcel {
+    kind: Kind,
+    call: ManuallyDrop<CallParcel>,
+    answer: ManuallyDrop<AnswerParcel>,
+    notice: ManuallyDrop<NoticeParcel>,
+}
+
+// A slot of a queue is a sequence number and a parcel in two cache lines; in the first are all of a notice, and of an answer
+// all but what is longer than 32 bytes.
 const _: () = assert!(size_of::<Parcel>() <= 120);
+const _: () = assert!(size_of::<NoticeParcel>() <= 56);
+const _: () = assert!(core::mem::offset_of!(AnswerParcel, answer) + 32 <= 56);
+
+// SAFETY: each of what it can be is `Send`.
+unsafe impl Send for Parcel {}
+
+/// A parcel, by what it is.
+pub(super) enum Opened<'a> {
+    /// A message for an entity.
+    Call(InPlace<'a, CallParcel>),
+    /// The answer to an ask.
+    Answer(InPlace<'a, AnswerParcel>),
+    /// Anything else.
+    Notice(Notice),
+}
+
+impl Parcel {
+    /// A notice on its way.
+    #[inline]
+    pub(super) fn notice(notice: Notice) -> Parcel {
+        Parcel { notice: ManuallyDrop::new(NoticeParcel { kind: Kind::Notice, notice }) }
+    }
+
+    /// Says that the sender of an ask stopped waiting.
+    #[must_use]
+    pub fn cancel(key: u64) -> Parcel {
+        Parcel::notice(Notice::Cancel { key })
+    }
+
+    /// Writes a notice into a slot.
+    ///
+    /// # Safety
+    /// `slot` may be written.
+    #[inline]
+    pub(super) unsafe fn write_notice(slot: *mut Parcel, notice: Notice) {
+        // SAFETY: a slot has room for each of the parcels and is aligned for it; nothing in it has to be dropped.
+        unsafe { slot.cast::<NoticeParcel>().write(NoticeParcel { kind: Kind::Notice, notice }) };
+    }
+
+    #[inline]
+    fn kind(&self) -> Kind {
+        // SAFETY: all that a parcel can be is laid out as in C and has its kind first.
+        unsafe { self.kind }
+    }
+
+    /// Says what it is.
+    #[inline]
+    pub(super) fn open(parcel: InPlace<'_, Parcel>) -> Opened<'_> {
+        let kind = parcel.kind();
+        let parcel: NonNull<Parcel> = parcel.give_away();
+        // SAFETY: the parcel is ours, and what its kind says; from here on it is owned as that.
+        unsafe {
+            match kind {
+                Kind::Call => Opened::Call(InPlace::new(parcel.cast().as_ptr())),
+                Kind::Answer => Opened::Answer(InPlace::new(parcel.cast().as_ptr())),
+                Kind::Notice => Opened::Notice(parcel.cast::<NoticeParcel>().read().notice),
+            }
+        }
+    }
+}
+
+impl Drop for Parcel {
+    fn drop(&mut self) {
+        // SAFETY: the parcel is what its kind says, and is not used again.
+        unsafe {
+            match self.kind() {
+                Kind::Call => ManuallyDrop::drop(&mut self.call),
+                Kind::Answer => ManuallyDrop::drop(&mut self.answer),
+                Kind::Notice => ManuallyDrop::drop(&mut self.notice),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use core::alloc::Layout;
+
+    use super::*;
+    use crate::mesh::{Consumer, Producer, channel};
+
+    /// A value that lies in the parcel, or in a block.
+    struct Counted<const WORDS: usize>(Arc<()>, [u64; WORDS]);
+
+    type Short = Counted<2>;
+    type Long = Counted<20>;
+
+    unsafe fn drop_as<T>(value: *mut ()) {
+        // SAFETY: the tables below name it for their own type.
+        unsafe { value.cast::<T>().drop_in_place() };
+    }
+
+    struct Of<T>(T);
+
+    impl<T: 'static> Of<T> {
+        const ANSWER: AnswerVtable = AnswerVtable {
+            layout: Layout::new::<T>(),
+            drop: drop_as::<T>,
+            decode: |_, _| unreachable!("nothing is decoded"),
+            type_id: core::any::TypeId::of::<T>,
+        };
+        const MESSAGE: MessageVtable = MessageVtable {
+            protocol: "counted",
+            index: 3,
+            tag: 0,
+            schema: 0,
+            uninterruptible: false,
+            layout: Layout::new::<T>(),
+            drop: drop_as::<T>,
+            encode: |_, _, _| unreachable!("nothing is encoded"),
+            answer: &Self::ANSWER,
+        };
+    }
+
+    fn push_call<T: 'static>(producer: &mut Producer<Parcel>, value: T, key: u64, pool: &BlockPool) {
+        let value = ManuallyDrop::new(value);
+        let id = EntityId::new("an id which is longer than what lies in place").unwrap();
+        let chain = CallChain::EMPTY;
+        let address = CallAddress { discard: false, type_index: 1, hash: 2, id: &id, key, chain };
+        let message = (&raw const value).cast::<()>();
+        // SAFETY: the value is initialised, of the type of its table, and moves in.
+        let pushed =
+            unsafe { producer.push_with(|slot| CallParcel::write(slot, &address, &Of::<T>::MESSAGE, message, pool)) };
+        assert!(pushed.is_ok());
+    }
+
+    fn push_answer<T: 'static>(producer: &mut Producer<Parcel>, value: T, home: Option<HomeBlock>, pool: &BlockPool) {
+        let value = ManuallyDrop::new(value);
+        let answer = (&raw const value).cast::<()>();
+        // SAFETY: as for a call.
+        let pushed =
+            unsafe { producer.push_with(|slot| AnswerParcel::write(slot, 7, &Of::<T>::ANSWER, answer, pool, home)) };
+        assert!(pushed.is_ok());
+    }
+
+    /// Opens a call and keeps its message.
+    fn open_call<T>(consumer: &mut Consumer<Parcel>, key: u64) -> (T, Option<HomeBlock>) {
+        let opened = consumer.pop_with(|parcel| {
+            let Opened::Call(call) = Parcel::open(parcel) else { panic!("it is a call") };
+            CallParcel::open(call, |call, message| {
+                assert_eq!((call.key, call.type_index, call.hash, call.method_index()), (key, 1, 2, 3));
+                assert!(call.id.as_str().starts_with("an id"));
+                // SAFETY: the message is of this type and is ours.
+                unsafe { message.cast::<T>().read() }
+            })
+        });
+        opened.expect("there is one")
+    }
+
+    #[test]
+    fn a_message_and_its_answer_arrive_and_the_block_goes_home() {
+        let (pool, there, counted) = (BlockPool::default(), BlockPool::default(), Arc::new(()));
+        let (mut producer, mut consumer) = channel(2);
+        push_call(&mut producer, Counted(Arc::clone(&counted), [1; 2]), 5, &pool);
+        push_call(&mut producer, Counted(Arc::clone(&counted), [2; 20]), 6, &pool);
+        let (short, no_block) = open_call::<Short>(&mut consumer, 5);
+        let (long, block) = open_call::<Long>(&mut consumer, 6);
+        assert_eq!((short.1, long.1, no_block.is_none()), ([1; 2], [2; 20], true));
+        assert_eq!(Arc::strong_count(&counted), 3);
+        push_answer(&mut producer, short, block, &there);
+        push_answer(&mut producer, long, None, &there);
+        for words in [2, 20] {
+            consumer.pop_with(|parcel| {
+                let Opened::Answer(answer) = Parcel::open(parcel) else { panic!("it is an answer") };
+                AnswerParcel::open(answer, &pool, |key, answer_type, answer| {
+                    assert_eq!((key, answer_type.layout.size()), (7, 8 + 8 * words));
+                    // SAFETY: the answer is of this type and is ours.
+                    unsafe { (answer_type.drop)(answer) };
+                });
+            });
+        }
+        assert_eq!(Arc::strong_count(&counted), 1);
+    }
+
+    #[test]
+    fn a_parcel_that_is_lost_drops_what_it_owns() {
+        let (pool, counted) = (BlockPool::default(), Arc::new(()));
+        let (mut producer, mut consumer) = channel(8);
+        push_call(&mut producer, Counted(Arc::clone(&counted), [1; 20]), 1, &pool);
+        let (long, block) = open_call::<Long>(&mut consumer, 1);
+        push_call(&mut producer, Counted(Arc::clone(&counted), [1; 2]), 1, &pool);
+        push_call(&mut producer, Counted(Arc::clone(&counted), [1; 20]), 1, &pool);
+        push_call(&mut producer, Counted(Arc::clone(&counted), [1; 20]), 1, &pool);
+        push_answer(&mut producer, long, block, &pool);
+        push_answer(&mut producer, Counted(Arc::clone(&counted), [1; 2]), None, &pool);
+        assert!(producer.push(Parcel::cancel(3)).is_ok());
+        assert_eq!(Arc::strong_count(&counted), 6);
+        // One that is kept for later, and one that is not even looked at.
+        let kept = consumer.pop_with(|parcel| match Parcel::open(parcel) {
+            Opened::Call(call) => call.into_inner(),
+            _ => panic!("it is a call"),
+        });
+        drop(consumer.pop());
+        assert_eq!(Arc::strong_count(&counted), 5);
+        drop((consumer, producer));
+        assert_eq!(Arc::strong_count(&counted), 2);
+        drop(kept);
+        assert_eq!(Arc::strong_count(&counted), 1);
+    }
+}

@@ -7,6 +7,7 @@
 #![allow(unsafe_code)]
 
 use core::cell::{Cell, OnceCell, RefCell};
+use core::mem::MaybeUninit;
 use core::task::Waker;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::rc::{Rc, Weak};
@@ -17,7 +18,7 @@ use super::dialing::{RECENT_LINKS, RecentLink};
 use super::json_calls::OpenCalls;
 use super::link::{Link, LinkLimits, RequestHead, Written};
 use super::moves::{Learned, way_of};
-use super::parcel::{AnswerParcel, CallAddress, CallParcel, HomeBlock, Parcel};
+use super::parcel::{AnswerParcel, CallAddress, CallParcel, HomeBlock, Notice, Parcel};
 use crate::base::hash::WordMap;
 use crate::base::limits::HOME_BLOCKS_MAX;
 use crate::base::{ClusterError, CoreIndex, Epoch, LinkId, Nanos, PodUid, ShardId, Token};
@@ -309,15 +310,35 @@ impl Routes {
 
     // ---- other cores ----
 
-    pub(super) fn push(&self, core: CoreIndex, parcel: Parcel) {
-        let Some(Some(peer)) = self.peers.get(usize::from(core.0)) else { return };
-        peer.touched.set(true);
+    pub(super) fn notify(&self, core: CoreIndex, notice: Notice) {
+        // SAFETY: the notice is written.
+        unsafe { self.push_with(core, |slot| Parcel::write_notice(slot, notice)) };
+    }
+
+    /// Has `write` make a parcel in the queue to another core.
+    ///
+    /// # Safety
+    /// `write` initialises the parcel.
+    #[inline]
+    unsafe fn push_with(&self, core: CoreIndex, write: impl FnOnce(*mut Parcel)) {
         EngineCounters::add(&self.counters.parcels_sent, 1);
-        let mut overflow = peer.overflow.borrow_mut();
-        if !overflow.is_empty() {
-            overflow.push_back(parcel);
-        } else if let Err(parcel) = peer.producer.borrow_mut().push(parcel) {
-            overflow.push_back(parcel);
+        let peer = self.peers.get(usize::from(core.0)).and_then(Option::as_ref);
+        let write = match peer {
+            Some(peer) if peer.overflow.borrow().is_empty() => {
+                peer.touched.set(true);
+                // SAFETY: passed on from the caller.
+                let Err(write) = (unsafe { peer.producer.borrow_mut().push_with(write) }) else { return };
+                write
+            }
+            _ => write,
+        };
+        let mut parcel = MaybeUninit::uninit();
+        write(parcel.as_mut_ptr());
+        // SAFETY: it is initialised, by the caller's promise.
+        let parcel: Parcel = unsafe { parcel.assume_init() };
+        // There is no such core of a table that is valid: then it is dropped.
+        if let Some(peer) = peer {
+            peer.overflow.borrow_mut().push_back(parcel);
             self.overflows.set(true);
         }
     }
@@ -369,7 +390,7 @@ impl Routes {
             discard: outbound.discard,
             type_index: target.type_index,
             hash: target.hash,
-            id: target.id.clone(),
+            id: &target.id,
             key: outbound.key.to_number(),
             chain: outbound.call.chain,
         };
@@ -378,9 +399,9 @@ impl Routes {
         if let Some(table) = self.table.borrow().as_ref() {
             self.tell_core(core, table);
         }
+        let (message_type, message) = (outbound.message_type, outbound.message);
         // SAFETY: the message is initialised, of the stated type, and `taken` tells its owner that it moved.
-        let call = unsafe { CallParcel::new(address, outbound.message_type, outbound.message, host.pool()) };
-        self.push(core, Parcel::Call(call));
+        unsafe { self.push_with(core, |slot| CallParcel::write(slot, &address, message_type, message, host.pool())) };
         Ok(Sent { location: Location::Core(core), taken: true })
     }
 
@@ -515,7 +536,7 @@ impl Router for Routes {
             self.leave(&host, key, hash);
         }
         match location {
-            Location::Core(core) => self.push(core, Parcel::Cancel { key: key.to_number() }),
+            Location::Core(core) => self.notify(core, Notice::Cancel { key: key.to_number() }),
             Location::Link(id) => {
                 if let Some(link) = self.link(id).filter(|link| link.is_open()) {
                     self.cancel_at_link(&link, key.to_number());
@@ -531,18 +552,22 @@ impl Router for Routes {
 
     unsafe fn answer_core(&self, core: CoreIndex, key: u64, answer_type: &'static AnswerVtable, answer: *mut ()) {
         if let Some(host) = self.host() {
-            // SAFETY: passed on from the caller.
-            let parcel = unsafe { AnswerParcel::new(key, answer_type, answer, host.pool(), self.home_block(core)) };
-            self.push(core, Parcel::Answer(parcel));
+            let home = self.home_block(core);
+            let write = |slot| {
+                // SAFETY: passed on from the caller.
+                unsafe { AnswerParcel::write(slot, key, answer_type, answer, host.pool(), home) };
+            };
+            // SAFETY: the answer is written.
+            unsafe { self.push_with(core, write) };
         }
     }
 
     fn acknowledge_core(&self, core: CoreIndex, key: u64) {
-        self.push(core, Parcel::Acknowledged { key, home: self.home_block(core) });
+        self.notify(core, Notice::Acknowledged { key, home: self.home_block(core) });
     }
 
     fn fail_core(&self, core: CoreIndex, key: u64, error: ClusterError) {
-        self.push(core, Parcel::Failed { key, error });
+        self.notify(core, Notice::Failed { key, error });
     }
 
     fn answer_link(&self, id: LinkId, correlation: u64, token: Token, encode: Encode<'_>) {

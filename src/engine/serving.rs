@@ -15,10 +15,11 @@ use super::counters::EngineCounters;
 use super::held::Held;
 use super::link::{Link, Phase};
 use super::moves::way_of;
-use super::parcel::{CallParcel, Parcel};
+use super::parcel::{CallParcel, Notice};
 use super::routes::LinkCommand;
 use crate::base::{ClusterError, CoreIndex, PodUid, ShardId, Token};
 use crate::entity::router::Router;
+use crate::mesh::InPlace;
 use crate::sharding::ShardTable;
 use crate::wire::moved::{Moved, MovedOwner};
 use crate::wire::{Frame, FrameKind};
@@ -121,7 +122,11 @@ impl Core {
     }
 
     /// Tells the control thread of shards whose last entity is gone.
+    #[inline]
     pub(super) fn report_released(&self) {
+        if !self.host.has_released() {
+            return;
+        }
         for (shard, token) in self.host.take_released() {
             (self.released)(shard, token);
         }
@@ -151,8 +156,17 @@ impl Core {
         self.settle();
     }
 
-    /// Does what the events before it made due: opens shards, wakes asks that may be sent, reports.
+    /// Does what the events before it made due: opens shards, wakes asks that may be sent, reports. Mostly nothing is.
+    #[inline]
     pub(super) fn settle(&self) {
+        if self.routes.wake_due.get() || !self.routes.opened.borrow().is_empty() {
+            self.settle_routes();
+        }
+        self.report_released();
+    }
+
+    #[inline(never)]
+    fn settle_routes(&self) {
         loop {
             let opened = core::mem::take(&mut *self.routes.opened.borrow_mut());
             if !opened.is_empty() {
@@ -168,7 +182,6 @@ impl Core {
                 break;
             }
         }
-        self.report_released();
     }
 
     /// Looks again at the requests that wait, in order.
@@ -180,7 +193,7 @@ impl Core {
                         self.request_taken(&link, &held.frame(), held.header.kind == FrameKind::Tell);
                     }
                 }
-                Held::Call(from, call) => self.call(from, call),
+                Held::Call(from, call) => InPlace::lend(call, |call| self.call(from, call)),
             }
         }
     }
@@ -261,12 +274,12 @@ impl Core {
     }
 
     /// A message of another core for an entity here.
-    pub(super) fn call(&self, from: CoreIndex, call: CallParcel) {
+    pub(super) fn call(&self, from: CoreIndex, call: InPlace<'_, CallParcel>) {
         let shard = crate::base::hash::shard_of_hash(call.hash, self.host.number_of_shards());
         match self.place_call(shard) {
             Place::Here => self.deliver_call(from, call),
             Place::Wait => {
-                if let Err(call) = self.held.keep_call(from, call) {
+                if let Err(call) = self.held.keep_call(from, call.into_inner()) {
                     self.routes.fail_core(from, call.key, ClusterError::Busy);
                 }
             }
@@ -274,7 +287,7 @@ impl Core {
                 if let Some(table) = self.routes.table.borrow().clone() {
                     self.routes.tell_core(from, &table);
                 }
-                self.routes.push(from, Parcel::Returned(Box::new(call)));
+                self.routes.notify(from, Notice::Returned(Box::new(call.into_inner())));
             }
         }
     }

@@ -294,11 +294,14 @@ impl Host {
         self.ready.borrow_mut().push_back(Runnable::ReleaseScan);
     }
 
+    /// Whether [`Host::take_released`] would give any.
+    #[inline]
+    pub fn has_released(&self) -> bool {
+        !self.ownership.released.borrow().is_empty()
+    }
+
     /// The shards whose last entity is gone since the last call, with the tokens under which they were owned.
     pub fn take_released(&self) -> Vec<(ShardId, Token)> {
-        if self.ownership.released.borrow().is_empty() {
-            return Vec::new();
-        }
         core::mem::take(&mut self.ownership.released.borrow_mut())
     }
 

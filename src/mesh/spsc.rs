@@ -18,6 +18,7 @@
 //! each element that comes alone.)
 #![allow(unsafe_code)]
 
+use super::in_place::InPlace;
 use super::sync::{Arc, AtomicBool, AtomicU64, Ordering, UnsafeCell, newest};
 use core::{cell::Cell, fmt, marker::PhantomData, mem::MaybeUninit, ptr::NonNull};
 
@@ -137,6 +138,29 @@ impl<T> Producer<T> {
         Ok(())
     }
 
+    /// As [`push`](Producer::push), of an element that `write` makes in its slot, so that no more lines travel than it
+    /// writes.
+    ///
+    /// # Errors
+    /// Gives `write` back, uncalled, if the queue is full or the consumer is gone.
+    ///
+    /// # Safety
+    /// `write` initialises the element that its pointer leads to.
+    #[inline]
+    pub unsafe fn push_with<W: FnOnce(*mut T)>(&mut self, write: W) -> Result<(), W> {
+        let end = &mut self.0;
+        let slot = end.slot();
+        // Acquire: as in `push`.
+        if slot.sequence.load(Ordering::Acquire) != 2 * end.position {
+            return Err(write);
+        }
+        // The slot is free as in `push`, and stays so if `write` panics; else it holds an element by the caller's promise.
+        slot.value.with_mut(|value| write(value.cast()));
+        slot.sequence.store(2 * end.position + 1, Ordering::Release);
+        end.position += 1;
+        Ok(())
+    }
+
     /// Whether the next push will be accepted. "Yes" stays true until that push or until the consumer goes.
     #[inline]
     #[must_use]
@@ -180,6 +204,29 @@ impl<T> Consumer<T> {
         slot.sequence.store(2 * (end.position + capacity), Ordering::Release);
         end.position += 1;
         Some(element)
+    }
+
+    /// Hands the oldest element to `take` where it lies, if there is one: what `take` does not read need not travel. Its
+    /// slot is free when `take` is done.
+    #[inline]
+    pub fn pop_with<R>(&mut self, take: impl FnOnce(InPlace<'_, T>) -> R) -> Option<R> {
+        /// Frees the slot, also if `take` panics: the element is gone then as well.
+        struct Free<'a, T>(&'a mut End<T>);
+        impl<T> Drop for Free<'_, T> {
+            fn drop(&mut self) {
+                let free = 2 * (self.0.position + self.0.capacity());
+                self.0.slot().sequence.store(free, Ordering::Release);
+                self.0.position += 1;
+            }
+        }
+        // Acquire: as in `pop`.
+        if self.0.slot().sequence.load(Ordering::Acquire) != 2 * self.0.position + 1 {
+            return None;
+        }
+        let end = Free(&mut self.0);
+        // SAFETY: the slot is full for this position: it holds a value, which only the one consumer may touch until `end`
+        // frees the slot, after which the slot counts as empty: the value has one owner, which cannot outlive the closure.
+        Some(end.0.slot().value.with_mut(|value| take(unsafe { InPlace::new(value.cast()) })))
     }
 
     /// Whether [`pop`](Consumer::pop) would give an element: one load.
@@ -288,6 +335,31 @@ mod tests {
             assert_eq!(StdArc::strong_count(&element), 1);
             assert!(producer.is_closed() && !producer.has_room());
             assert!(producer.push(element.clone()).is_err());
+        }
+    }
+
+    #[test]
+    fn an_element_that_is_read_in_its_slot_has_one_owner_even_in_a_panic() {
+        let element = StdArc::new(());
+        let (mut producer, mut consumer) = channel(1);
+        for keeps in [true, false] {
+            for panics in [true, false] {
+                // SAFETY: the element is written.
+                assert!(unsafe { producer.push_with(|slot: *mut StdArc<()>| slot.write(element.clone())) }.is_ok());
+                // SAFETY: as above, were it called.
+                assert!(unsafe { producer.push_with(|_| panic!("there is no room")) }.is_err());
+                let popped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+                    consumer.pop_with(|element| {
+                        let kept = keeps.then(|| element.into_inner());
+                        assert!(!panics, "as intended");
+                        kept
+                    })
+                }));
+                assert_eq!(popped.is_err(), panics);
+                let kept = popped.ok().flatten().flatten();
+                assert_eq!(StdArc::strong_count(&element), 1 + usize::from(kept.is_some()));
+                assert!(producer.has_room() && consumer.pop_with(|_| ()).is_none());
+            }
         }
     }
 

@@ -25,14 +25,13 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
 #[target_feature(enable = "sse4.2")]
 fn short(bytes: &[u8]) -> u32 {
     use core::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u16, _mm_crc32_u32, _mm_crc32_u64};
-    let mut words = bytes.chunks_exact(8);
+    let (words, mut rest) = bytes.as_chunks::<8>();
     let mut crc = u64::from(u32::MAX);
-    for word in &mut words {
-        crc = _mm_crc32_u64(crc, word.first_chunk().copied().map_or(0, u64::from_le_bytes));
+    for word in words {
+        crc = _mm_crc32_u64(crc, u64::from_le_bytes(*word));
     }
     let mut crc = crc as u32;
     // At most three more steps: each waits for the one before it.
-    let mut rest = words.remainder();
     if let Some((word, after)) = rest.split_first_chunk() {
         crc = _mm_crc32_u32(crc, u32::from_le_bytes(*word));
         rest = after;
