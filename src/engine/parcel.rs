@@ -363,7 +363,7 @@ mod tests {
     use crate::mesh::{Consumer, Producer, channel};
 
     /// A value that lies in the parcel, or in a block.
-    struct Counted<const WORDS: usize>(Arc<()>, [u64; WORDS]);
+    struct Counted<const WORDS: usize>(#[expect(dead_code, reason = "it is counted")] Arc<()>, [u64; WORDS]);
 
     type Short = Counted<2>;
     type Long = Counted<20>;
