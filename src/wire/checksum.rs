@@ -20,13 +20,43 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 
-/// Eight bytes at a time by the processor's own instruction.
+/// The crc32c of an array: no loop and no branch is left in the code.
+#[inline]
+pub fn crc32c_of<const N: usize>(bytes: &[u8; N]) -> u32 {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    if N <= SHORT_BYTES && std::is_x86_feature_detected!("sse4.2") {
+        // SAFETY: the processor has the instruction.
+        return unsafe { short_of(bytes) };
+    }
+    crc32c::crc32c(bytes)
+}
+
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[target_feature(enable = "sse4.2")]
+fn short_of<const N: usize>(bytes: &[u8; N]) -> u32 {
+    steps(bytes)
+}
+
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 #[target_feature(enable = "sse4.2")]
 fn short(bytes: &[u8]) -> u32 {
+    steps(bytes)
+}
+
+/// Eight bytes at a time by the processor's own instruction.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+#[target_feature(enable = "sse4.2")]
+#[inline]
+fn steps(bytes: &[u8]) -> u32 {
     use core::arch::x86_64::{_mm_crc32_u8, _mm_crc32_u16, _mm_crc32_u32, _mm_crc32_u64};
     let (words, mut rest) = bytes.as_chunks::<8>();
+    let (fours, words) = words.as_chunks::<4>();
     let mut crc = u64::from(u32::MAX);
+    for four in fours {
+        for word in four {
+            crc = _mm_crc32_u64(crc, u64::from_le_bytes(*word));
+        }
+    }
     for word in words {
         crc = _mm_crc32_u64(crc, u64::from_le_bytes(*word));
     }
@@ -55,5 +85,7 @@ mod tests {
             assert_eq!(super::crc32c(&bytes[..length]), crc32c::crc32c(&bytes[..length]), "{length} bytes");
         }
         assert_eq!(super::crc32c(b"123456789"), 0xe306_9283);
+        assert_eq!(super::crc32c_of(b"123456789"), 0xe306_9283);
+        assert_eq!(super::crc32c_of(&[7; 300]), crc32c::crc32c(&[7; 300]));
     }
 }

@@ -306,7 +306,7 @@ impl FrameHeader {
         into[16..24].copy_from_slice(&self.token.0.to_le_bytes());
         into[24..32].copy_from_slice(&self.correlation.to_le_bytes());
         into[32..36].copy_from_slice(&self.body_checksum.to_le_bytes());
-        let checksum = super::checksum::crc32c(&into[..CHECKSUM_AT]);
+        let checksum = super::checksum::crc32c_of::<CHECKSUM_AT>(&part(into, 0));
         into[CHECKSUM_AT..].copy_from_slice(&checksum.to_le_bytes());
     }
 
@@ -316,7 +316,7 @@ impl FrameHeader {
     /// If the checksum is wrong, kind or flags are unknown, or the lengths contradict one another.
     #[inline]
     pub fn decode(bytes: &[u8; HEADER_BYTES]) -> Result<FrameHeader, FrameError> {
-        if super::checksum::crc32c(&bytes[..CHECKSUM_AT]) != u32_at(bytes, CHECKSUM_AT) {
+        if super::checksum::crc32c_of::<CHECKSUM_AT>(&part(bytes, 0)) != u32_at(bytes, CHECKSUM_AT) {
             return Err(FrameError::HeaderChecksum);
         }
         let header = FrameHeader {
