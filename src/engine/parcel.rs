@@ -5,6 +5,7 @@
 //! by `routes` and `core`. Invariant: a parcel owns its message or answer; one that is dropped drops it.
 #![allow(unsafe_code)]
 
+use core::cmp::Ordering;
 use core::mem::{ManuallyDrop, MaybeUninit};
 use core::ptr::NonNull;
 
@@ -12,7 +13,7 @@ use std::sync::Arc;
 
 pub(super) use super::payload::HomeBlock;
 use super::payload::Payload;
-use crate::base::{ClusterError, EntityId};
+use crate::base::{ClusterError, EntityId, Token};
 use crate::entity::pool::BlockPool;
 use crate::entity::{AnswerVtable, CallChain, Host, MessageVtable, PendingKey};
 use crate::mesh::InPlace;
@@ -35,6 +36,9 @@ pub struct CallParcel {
     pub discard: bool,
     /// Position of the entity's type, the same on every core of a pod.
     pub type_index: u16,
+    /// The low half of the token under which its sender knows the shard, for which there is room: enough to tell apart
+    /// two that are less than four thousand million claims of shards apart.
+    token: u32,
     message_type: &'static MessageVtable,
     /// Hash of the id.
     pub hash: u64,
@@ -54,6 +58,7 @@ unsafe impl Send for CallParcel {}
 pub(super) struct CallAddress<'a> {
     pub discard: bool,
     pub type_index: u16,
+    pub token: Token,
     pub hash: u64,
     pub id: &'a EntityId,
     pub key: u64,
@@ -79,6 +84,7 @@ impl CallParcel {
             (&raw mut (*call).kind).write(Kind::Call);
             (&raw mut (*call).discard).write(address.discard);
             (&raw mut (*call).type_index).write(address.type_index);
+            (&raw mut (*call).token).write(address.token.0 as u32);
             (&raw mut (*call).message_type).write(message_type);
             (&raw mut (*call).hash).write(address.hash);
             (&raw mut (*call).key).write(address.key);
@@ -86,6 +92,12 @@ impl CallParcel {
             (&raw mut (*call).id).write(address.id.clone());
             Payload::write(&raw mut (*call).message, message, message_type.layout, pool);
         }
+    }
+
+    /// How the token that its sender named compares with another one of the shard.
+    #[inline]
+    pub(super) fn compare_token(&self, token: Token) -> Ordering {
+        (self.token.wrapping_sub(token.0 as u32) as i32).cmp(&0)
     }
 
     /// Position of the message among the methods of its protocol.
@@ -396,10 +408,20 @@ mod tests {
     }
 
     fn push_call<T: 'static>(producer: &mut Producer<Parcel>, value: T, key: u64, pool: &BlockPool) {
+        push_call_under(producer, value, key, Token(9), pool);
+    }
+
+    fn push_call_under<T: 'static>(
+        producer: &mut Producer<Parcel>,
+        value: T,
+        key: u64,
+        token: Token,
+        pool: &BlockPool,
+    ) {
         let value = ManuallyDrop::new(value);
         let id = EntityId::new("an id which is longer than what lies in place").unwrap();
         let chain = CallChain::EMPTY;
-        let address = CallAddress { discard: false, type_index: 1, hash: 2, id: &id, key, chain };
+        let address = CallAddress { discard: false, type_index: 1, token, hash: 2, id: &id, key, chain };
         let message = (&raw const value).cast::<()>();
         // SAFETY: the value is initialised, of the type of its table, and moves in.
         let pushed =
@@ -453,6 +475,26 @@ mod tests {
             });
         }
         assert_eq!(Arc::strong_count(&counted), 1);
+    }
+
+    #[test]
+    fn tokens_compare_also_where_their_low_halves_wrap() {
+        let (pool, half) = (BlockPool::default(), 1 << 32);
+        for (named, own, order) in [
+            (7, 7, Ordering::Equal),
+            (7, 8, Ordering::Less),
+            (8, 7, Ordering::Greater),
+            (half - 1, half, Ordering::Less),
+            (half + 1, half - 1, Ordering::Greater),
+        ] {
+            let (mut producer, mut consumer) = channel(1);
+            push_call_under(&mut producer, (), 1, Token(named), &pool);
+            let compared = consumer.pop_with(|parcel| match Parcel::open(parcel) {
+                Opened::Call(call) => call.compare_token(Token(own)),
+                _ => panic!("it is a call"),
+            });
+            assert_eq!(compared, Some(order), "{named} and {own}");
+        }
     }
 
     #[test]

@@ -381,7 +381,13 @@ impl Routes {
         self.overflows.get()
     }
 
-    fn send_to_core(&self, host: &Host, core: CoreIndex, outbound: &Outbound<'_>) -> Result<Sent, ClusterError> {
+    fn send_to_core(
+        &self,
+        host: &Host,
+        core: CoreIndex,
+        outbound: &Outbound<'_>,
+        token: Token,
+    ) -> Result<Sent, ClusterError> {
         let target = outbound.target;
         if target.type_index == NOT_HOSTED {
             return Err(ClusterError::NotServed);
@@ -389,6 +395,7 @@ impl Routes {
         let address = CallAddress {
             discard: outbound.discard,
             type_index: target.type_index,
+            token,
             hash: target.hash,
             id: &target.id,
             key: outbound.key.to_number(),
@@ -490,7 +497,7 @@ impl Routes {
                 let served = outbound.target.type_index != NOT_HOSTED;
                 return if served { Ok(UNROUTED) } else { Err(ClusterError::NotServed) };
             }
-            return self.send_to_core(host, way.core, outbound);
+            return self.send_to_core(host, way.core, outbound, way.token);
         }
         match self.link_to(way.uid, way.core, way.address, host.now()) {
             Some(link) => self.send_to_link(&link, table, outbound, way.token),

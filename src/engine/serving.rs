@@ -7,6 +7,7 @@
 //! entity starts or goes on, and nothing but control frames leaves the core; what the control thread said before it
 //! extended the lease is done before anything else happens under the extended one.
 
+use core::cmp::Ordering;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -207,40 +208,33 @@ impl Core {
 
     /// Compares a frame's shard and token with what this core owns. Token zero is a sender without a table.
     pub(super) fn place_frame(&self, shard: ShardId, token: Token) -> Place {
+        self.place(shard, |other| if token == Token(0) { Ordering::Equal } else { token.cmp(&other) })
+    }
+
+    /// Where a request belongs for a shard whose token, as the sender named it, compares so with another one.
+    #[inline]
+    fn place(&self, shard: ShardId, compare: impl Fn(Token) -> Ordering) -> Place {
         if self.is_frozen_now() {
             return Place::Wait;
         }
         if let Some(own) = self.host.shard_token(shard) {
-            return match token.cmp(&own) {
-                _ if token == Token(0) => Place::Here,
-                core::cmp::Ordering::Equal => Place::Here,
-                core::cmp::Ordering::Less => Place::Elsewhere,
-                core::cmp::Ordering::Greater => Place::Wait,
+            return match compare(own) {
+                Ordering::Equal => Place::Here,
+                // The shard may have left and come back since: one that was sent before is on its way back then.
+                Ordering::Less => Place::Elsewhere,
+                Ordering::Greater => Place::Wait,
             };
         }
+        self.place_of_others(shard, compare)
+    }
+
+    #[inline(never)]
+    fn place_of_others(&self, shard: ShardId, compare: impl Fn(Token) -> Ordering) -> Place {
         let table = self.routes.table.borrow();
         let learned = self.routes.learned.borrow();
         let Some(way) = table.as_deref().and_then(|table| way_of(table, &learned, shard)) else { return Place::Wait };
         let here = way.uid == self.routes.uid.get() && way.core == self.routes.identity.core;
-        if here || token > way.token { Place::Wait } else { Place::Elsewhere }
-    }
-
-    /// As [`Core::place_frame`], of a message of another core. The cores of a pod have the same tables, at most at
-    /// different times, and this one has no older one than the sender had.
-    fn place_call(&self, shard: ShardId) -> Place {
-        if self.is_frozen_now() {
-            return Place::Wait;
-        }
-        if self.host.shard_token(shard).is_some() {
-            return Place::Here;
-        }
-        let table = self.routes.table.borrow();
-        let Some((table, owner)) = table.as_deref().and_then(|table| Some((table, table.owner(shard)?))) else {
-            return Place::Wait;
-        };
-        let here =
-            table.pod_index_of(self.routes.uid.get()) == Some(owner.pod) && owner.core == self.routes.identity.core;
-        if here { Place::Wait } else { Place::Elsewhere }
+        if here || compare(way.token) == Ordering::Greater { Place::Wait } else { Place::Elsewhere }
     }
 
     /// Keeps a request until it is known where its shard is.
@@ -276,7 +270,7 @@ impl Core {
     /// A message of another core for an entity here.
     pub(super) fn call(&self, from: CoreIndex, call: InPlace<'_, CallParcel>) {
         let shard = crate::base::hash::shard_of_hash(call.hash, self.host.number_of_shards());
-        match self.place_call(shard) {
+        match self.place(shard, |other| call.compare_token(other)) {
             Place::Here => self.deliver_call(from, call),
             Place::Wait => {
                 if let Err(call) = self.held.keep_call(from, call.into_inner()) {

@@ -60,6 +60,34 @@ fn messages_between_cores_keep_their_order_while_the_cores_hear_of_a_move_one_by
 }
 
 #[test]
+fn messages_between_cores_keep_their_order_though_their_shard_leaves_and_comes_back_between_them() {
+    let (world, entity, owner) = at_rest(2);
+    let shard = shard_of(entity);
+    let mut owners = world.owners.borrow().clone();
+    owners[shard] = Some((1 - owner.0, 0, 90));
+    let away = world.cluster.table(50, &[0, 1], &owners);
+    owners[shard] = Some((owner.0, owner.1, 91));
+    let back = world.cluster.table(51, &[0, 1], &owners);
+    let sender_at = 1 - owner.1;
+    let [owns, sends] = [owner.1, sender_at].map(|core| &world.cluster.processes[owner.0].cores[core]);
+    let first = world.deposit_slowly(owner.0, sender_at, entity, 0);
+    world.cluster.run_without_flush((owner.0, sender_at));
+    world.cluster.within(owner.0, || owns.set_table(away));
+    // The first one is returned, and the shard is back before its sender hears of that.
+    world.cluster.run_without_flush((owner.0, owner.1));
+    world.cluster.within(owner.0, || owns.set_table(back.clone()));
+    let second = world.deposit_slowly(owner.0, sender_at, entity, 0);
+    let now = world.cluster.now();
+    world.cluster.within(owner.0, || sends.work(now, now + Duration::from_secs(1), &|| now, &|| false));
+    rest(&world, 2);
+    world.cluster.publish(&back, &[0, 1]);
+    rest(&world, 20);
+    assert_eq!([first, second].map(|end| end.borrow().clone()), [Some(End::Done), Some(End::Done)]);
+    let sender = (owner.0 * 10 + sender_at) as u32;
+    assert_eq!(applied(entity), [(sender, 1), (sender, 2)]);
+}
+
+#[test]
 fn a_request_under_an_older_token_is_told_the_newest_owner_and_sent_again_at_once() {
     let (world, entity, owner) = at_rest(2);
     // The pods know a newer table; the client hears of it only by the answer.

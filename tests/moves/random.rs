@@ -2,7 +2,7 @@
 
 use crate::cluster::SHARDS;
 
-use crate::world::{End, VALID, World};
+use crate::world::{End, VALID, World, shard_of};
 
 const ENTITIES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
@@ -53,6 +53,37 @@ fn moves_lose_nothing_repeat_nothing_and_keep_the_order_of_each_sender() {
         resent += world.cluster.count(world.client(), |counters| &counters.resends);
     }
     assert!(moved > 10 && resent > 10, "{moved} moves, {resent} resends");
+}
+
+/// Shards leave a core and come back to it while a core of the same pod goes on sending by what it knew.
+#[test]
+fn shards_that_come_back_before_a_sender_hears_of_it_keep_its_order() {
+    let mut moved = 0;
+    for seed in seeds() {
+        let world = World::new(seed, 2);
+        for _ in 0..300 {
+            if world.random().one_in(2) {
+                let (process, core) = (world.random().below(2), world.random().below(2));
+                world.deposit(process, core, ENTITIES[world.random().below(2)]);
+            }
+            if world.random().one_in(3) {
+                let shard = shard_of(ENTITIES[world.random().below(2)]);
+                let core = world.random().below(2);
+                world.move_shard(shard, (world.random().below(2), core));
+            }
+            if world.random().one_in(30) {
+                let deaf = (world.random().below(2), world.random().below(2));
+                world.cluster.deaf.set((!world.random().one_in(3)).then_some(deaf));
+            }
+            world.run(4);
+        }
+        world.cluster.deaf.set(None);
+        let mut wrong = world.finish();
+        wrong.extend(world.wrong_of_clean());
+        assert!(wrong.is_empty(), "seed {seed}: {wrong:#?}");
+        moved += world.moved.get();
+    }
+    assert!(moved > 10, "{moved} moves");
 }
 
 /// A pod is killed, or paused past its lease and then goes on, while shards move. `ignores_freeze` is a planted bug.

@@ -113,6 +113,8 @@ pub struct Cluster {
     wires: RefCell<Vec<Wire>>,
     dials: RefCell<Vec<Dial>>,
     next_descriptor: Cell<i32>,
+    /// A core that sends, but does not get to look at what others sent to it, tables included.
+    pub deaf: Cell<Option<(usize, usize)>>,
     /// What must not have happened.
     pub violations: RefCell<Vec<String>>,
     /// Changes tokens of requests on their way, for a planted bug.
@@ -145,6 +147,7 @@ impl Cluster {
             wires: RefCell::default(),
             dials: RefCell::default(),
             next_descriptor: Cell::new(1),
+            deaf: Cell::new(None),
             violations: RefCell::default(),
             moved_seen: Cell::new(0),
         }
@@ -223,8 +226,12 @@ impl Cluster {
         if !self.runs(process) {
             return;
         }
-        let process = &self.processes[process];
+        let at = process;
+        let process = &self.processes[at];
         let core = self.random.below(process.cores.len());
+        if self.deaf.get() == Some((at, core)) {
+            return;
+        }
         if let Some(command) = process.commands[core].borrow_mut().pop_front() {
             assert!(process.foreign[core].try_push(command).is_ok(), "the inbox has room");
         }
@@ -276,7 +283,9 @@ impl Cluster {
         }
         let core = &self.processes[at].cores[core_at];
         self.within(at, || {
-            core.inboxes(self.now());
+            if self.deaf.get() != Some((at, core_at)) {
+                core.inboxes(self.now());
+            }
             let now = self.now();
             core.work(now, now + Duration::from_secs(1), &|| self.now(), &|| self.random.one_in(2));
             if core.next_deadline() <= self.now() {
