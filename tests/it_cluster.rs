@@ -4,6 +4,7 @@
 mod support;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use atoll::base::{PodUid, ShardId};
@@ -13,9 +14,11 @@ use atoll::pod::config::Store;
 use atoll::pod::{PodBuilder, RegisteredPod, StartError};
 use atoll::runtime::boot_time;
 use atoll::services::echo::{EchoEntity, EchoRef};
+use atoll::services::guild::GuildEntity;
 use atoll::stores::ServedStore;
 use atoll::stores::served::{ServerOptions, StoreServer};
-use atoll::wire::Inspect;
+use atoll::wire::control::JsonCall;
+use atoll::wire::{Inspect, JsonOutcome};
 use atoll::{Client, Config, EntityOptions, Pod};
 use serde_json::Value;
 use support::*;
@@ -149,6 +152,42 @@ fn no_ask_fails_while_pods_join_and_stop() {
         until("the other pod knows", || (owned(&one, one.uid()) == SHARDS as usize).then_some(()));
     }
     steady.finish();
+}
+
+#[test]
+fn no_call_in_json_fails_while_pods_join_and_stop() {
+    let cluster = Cluster::new();
+    let pod = || cluster.builder().entity::<GuildEntity>(EntityOptions::default()).start().unwrap();
+    let one = pod();
+    let client = Client::connect([one.address()]).unwrap();
+    let over = AtomicBool::new(false);
+    let calls = std::thread::scope(|scope| {
+        let caller = scope.spawn(|| {
+            let mut calls = 0;
+            while !over.load(Ordering::Relaxed) {
+                calls += 1;
+                let call = JsonCall {
+                    entity_type: "guild".to_owned(),
+                    entity_id: format!("g{}", calls % 500),
+                    method: "join".to_owned(),
+                    body: format!(r#"{{"user":"u{calls}"}}"#),
+                    timeout_ms: 0,
+                };
+                let outcome = client.call_json(call, PATIENCE).unwrap();
+                assert!(matches!(&outcome, JsonOutcome::Reply(reply) if reply.contains("u")), "{calls}: {outcome:?}");
+            }
+            calls
+        });
+        for _ in 0..3 {
+            let two = pod();
+            until_shared_by(&[&one, &two]);
+            two.stop();
+            until("the other pod knows", || (owned(&one, one.uid()) == SHARDS as usize).then_some(()));
+        }
+        over.store(true, Ordering::Relaxed);
+        caller.join().unwrap()
+    });
+    assert!(calls > 100, "{calls} calls");
 }
 
 #[test]

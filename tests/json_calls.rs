@@ -12,7 +12,7 @@ use std::time::Duration;
 use atoll::base::hash::{entity_hash, shard_of_hash, stable_hash};
 use atoll::base::limits::{LINK_QUESTIONS_MAX, SEND_TIMEOUT};
 use atoll::base::{CoreIndex, LinkId, PodUid, ShardId, Token};
-use atoll::engine::{Core, LinkCommand};
+use atoll::engine::{Command, Core, LinkCommand};
 use atoll::entity::{EntityDefaults, TypeHost};
 use atoll::wire::control::{Introduce, JsonCall};
 use atoll::wire::{
@@ -350,6 +350,42 @@ fn calls_beyond_the_bound_of_a_link_wait_for_their_turn() {
     for outcome in calls {
         assert_eq!(*outcome.borrow(), Some(Ok(JsonOutcome::Reply("5".to_owned()))));
     }
+    world.nothing_is_left();
+}
+
+/// The shard of `a` is on its way from one core to the other.
+fn released() -> (World, usize) {
+    let world = World::new().linked();
+    let shard = shard_of_hash(entity_hash(HASH_SEED, b"a"), SHARDS).0;
+    world.cluster.command(0, shard as usize % 2, Command::Release { shards: vec![ShardId(shard)] });
+    world.rest(5);
+    (world, shard as usize)
+}
+
+#[test]
+fn a_call_waits_for_a_shard_on_its_way_and_follows_it() {
+    let (world, moving) = released();
+    let outcome = world.call(nap("a", 2), SECOND);
+    world.rest(50);
+    assert_eq!((outcome.borrow().clone(), handlers()), (None, (0, 0, 0)));
+    let owner = |shard| if shard == moving { (0, 1 - shard % 2, 9) } else { (0, shard % 2, 7) };
+    let table = world.cluster.table(3, &[0], &(0..SHARDS as usize).map(|shard| Some(owner(shard))).collect::<Vec<_>>());
+    world.cluster.publish(&table, &[0]);
+    world.rest(40);
+    assert_eq!(*outcome.borrow(), Some(Ok(JsonOutcome::Reply("2".to_owned()))));
+    assert_eq!(handlers(), (1, 0, 1), "it ran once");
+    world.nothing_is_left();
+}
+
+#[test]
+fn a_call_for_a_shard_that_nobody_serves_ends_with_its_timeout() {
+    let (world, _) = released();
+    let outcome = world.call(nap("a", 2), Duration::from_millis(100));
+    world.rest(90);
+    assert_eq!(*outcome.borrow(), None);
+    world.rest(20);
+    assert_eq!(*outcome.borrow(), Some(Err(ClusterError::SendTimeout)));
+    assert_eq!(handlers(), (0, 0, 0));
     world.nothing_is_left();
 }
 

@@ -74,6 +74,9 @@ pub const BULK_SEND_BYTES: usize = 2 * BULK_PART_BYTES;
 pub const BODY_PART_TIMEOUT: Duration = SEND_TIMEOUT;
 /// Questions about the pod that one link may have unanswered: an answer may have a megabyte, and one thread gives them.
 pub const LINK_QUESTIONS_MAX: u32 = 64;
+/// Longest pause before a call in JSON that was refused is sent again, unless a newer table comes first: about what a
+/// planned move takes.
+pub const REFUSED_CALL_PAUSE: Duration = Duration::from_millis(20);
 /// Pause before a peer that could not be reached is dialed again.
 pub const REDIAL_PAUSE: Duration = Duration::from_millis(200);
 /// Requests that wait at a core for a shard on its way, or for the core's lease: as many as one link may have.

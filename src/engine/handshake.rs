@@ -229,7 +229,7 @@ impl Core {
         link.outgoing(Lane::Messages).grant(u64::from(welcome.credit_bytes));
         self.announce_lanes(link);
         self.opened(link, &welcome.schemas);
-        self.ask_for_table(link);
+        self.routes.ask_for_table(link);
         self.routes.wake_due.set(true);
     }
 
@@ -253,19 +253,6 @@ impl Core {
         link.agreed.set(None);
         link.phase.set(Phase::Open);
         EngineCounters::add(&self.routes.counters.links_open, 1);
-    }
-
-    /// Asks the peer for a table newer than ours. Pods learn theirs from the store.
-    pub(super) fn ask_for_table(&self, link: &Link) {
-        if self.routes.identity.is_pod {
-            return;
-        }
-        let known_epoch = match &*self.routes.table.borrow() {
-            Some(table) if !self.routes.table_in_doubt.get() => table.epoch().0,
-            _ => 0,
-        };
-        let role = self.routes.identity.role.clone();
-        self.routes.write_control(link, 0, &ControlMessage::TableRequest { role, known_epoch });
     }
 
     fn table_requested(&self, link: &Link, role: &str, known_epoch: u64) {

@@ -327,7 +327,7 @@ impl Core {
             self.routes.wake_due.set(true);
         } else {
             // Nothing newer is known: it waits for the next table.
-            self.ask_for_table(link);
+            self.routes.ask_for_table(link);
         }
     }
 
@@ -348,6 +348,6 @@ impl Core {
     pub(super) fn drop_stale(&self, link: &Link, key: PendingKey) {
         EngineCounters::add(&self.routes.counters.stale_replies, 1);
         self.routes.unroute(&self.host, key);
-        self.ask_for_table(link);
+        self.routes.ask_for_table(link);
     }
 }

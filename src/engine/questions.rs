@@ -10,7 +10,7 @@ use super::core::Core;
 use super::link::Link;
 use super::routes::Routes;
 use crate::base::hash::entity_hash;
-use crate::base::limits::LINK_QUESTIONS_MAX;
+use crate::base::limits::{LINK_QUESTIONS_MAX, REFUSED_CALL_PAUSE};
 use crate::base::{ClusterError, Nanos};
 use crate::entity::Host;
 use crate::entity::reply::Reply;
@@ -26,7 +26,8 @@ impl Core {
 
 impl Routes {
     /// Calls a message by name, in JSON. The owner learns how much of the timeout is left (`call.timeout_ms` does not
-    /// matter); when it is over, or the future is dropped, the call is cancelled there.
+    /// matter); when it is over, or the future is dropped, the call is cancelled there. A call that an owner refused
+    /// before it began, since its shard is on its way or elsewhere, follows the shard.
     ///
     /// # Errors
     /// If there is no way to the entity's pod within the timeout, the pod does not answer, or the call is larger than a
@@ -38,8 +39,31 @@ impl Routes {
         timeout: Duration,
     ) -> Result<JsonOutcome, ClusterError> {
         let hash = entity_hash(hash_seed, call.entity_id.as_bytes());
-        let (reply, deadline) = reply_within::<JsonOutcome>(timeout)?;
-        self.when_linked(timeout, || {
+        let deadline = on_host(|host| host.now() + timeout)?;
+        loop {
+            match self.call_json_once(&mut call, hash, deadline).await? {
+                // The owner looked at the clock first.
+                JsonOutcome::Failed { code, .. } if code == ClusterError::SendTimeout.code() => {
+                    return Err(ClusterError::SendTimeout);
+                }
+                JsonOutcome::Failed { code, .. } if code == ClusterError::Busy.code() => {
+                    self.when_table_is_newer(hash, deadline).await?;
+                }
+                outcome => return Ok(outcome),
+            }
+        }
+    }
+
+    /// Sends a call to the owner, as far as is known, and waits for what it says.
+    async fn call_json_once(
+        &self,
+        call: &mut JsonCall,
+        hash: u64,
+        deadline: Nanos,
+    ) -> Result<JsonOutcome, ClusterError> {
+        let left = on_host(|host| deadline.since(host.now()))?;
+        let reply = on_host(|host| Reply::<JsonOutcome>::new(host, left))?;
+        self.when_linked(left, || {
             let now = Host::with_current(|host| host.map(Host::now))?;
             if now >= deadline {
                 return Some(Err(ClusterError::SendTimeout));
@@ -49,13 +73,27 @@ impl Routes {
             self.ask_over(&link, &reply, || ControlMessage::JsonCall(call.clone()))
         })
         .await?;
-        match reply.await? {
-            // The owner looked at the clock first.
-            JsonOutcome::Failed { code, .. } if code == ClusterError::SendTimeout.code() => {
-                Err(ClusterError::SendTimeout)
-            }
-            outcome => Ok(outcome),
+        reply.await
+    }
+
+    /// Waits until a newer table came, or for [`REFUSED_CALL_PAUSE`]: the table may be there, and its owner not ready.
+    async fn when_table_is_newer(&self, hash: u64, deadline: Nanos) -> Result<(), ClusterError> {
+        let epoch = || self.table.borrow().as_ref().map(|table| table.epoch());
+        let (refused_by, now) = (epoch(), on_host(Host::now)?);
+        if let Some(link) = self.link_for_hash(hash, now) {
+            self.ask_for_table(&link);
         }
+        let mut pause = core::pin::pin!(crate::entity::sleep(REFUSED_CALL_PAUSE.min(deadline.since(now))));
+        core::future::poll_fn(|context| {
+            if epoch() != refused_by {
+                return core::task::Poll::Ready(());
+            }
+            self.wait_with_question(context.waker());
+            pause.as_mut().poll(context)
+        })
+        .await;
+        let over = on_host(|host| host.now() >= deadline)?;
+        if over { Err(ClusterError::SendTimeout) } else { Ok(()) }
     }
 
     /// Asks any pod about the cluster; the answer is JSON.
@@ -63,7 +101,7 @@ impl Routes {
     /// # Errors
     /// If no pod can be reached within the timeout, or it does not answer.
     pub(crate) async fn inspect(&self, question: Inspect, timeout: Duration) -> Result<String, ClusterError> {
-        let (reply, _) = reply_within::<String>(timeout)?;
+        let reply = on_host(|host| Reply::<String>::new(host, timeout))?;
         self.when_linked(timeout, || {
             let link = self.any_open_link()?;
             self.ask_over(&link, &reply, || ControlMessage::InspectRequest { question: question.clone() })
@@ -117,12 +155,9 @@ impl Routes {
     }
 }
 
-/// A place for an answer, and when it comes too late.
-fn reply_within<T: 'static>(timeout: Duration) -> Result<(Reply<T>, Nanos), ClusterError> {
-    Host::with_current(|host| {
-        let host = host.ok_or(ClusterError::Stopped)?;
-        Ok((Reply::new(host, timeout), host.now() + timeout))
-    })
+/// Looks at the host of this core.
+fn on_host<R>(look: impl FnOnce(&Host) -> R) -> Result<R, ClusterError> {
+    Host::with_current(|host| host.map(look)).ok_or(ClusterError::Stopped)
 }
 
 /// A time as the owner is told it: rounded up, since zero stands for another one.

@@ -279,6 +279,19 @@ impl Routes {
         })
     }
 
+    /// Asks the peer for a table newer than ours. Pods learn theirs from the store.
+    pub(super) fn ask_for_table(&self, link: &Link) {
+        if self.identity.is_pod {
+            return;
+        }
+        let known_epoch = match &*self.table.borrow() {
+            Some(table) if !self.table_in_doubt.get() => table.epoch().0,
+            _ => 0,
+        };
+        let role = self.identity.role.clone();
+        self.write_control(link, 0, &ControlMessage::TableRequest { role, known_epoch });
+    }
+
     // ---- waiting for a way ----
 
     /// Has a question tried again when a way opens.
