@@ -12,6 +12,8 @@ mod probe;
 mod cycles;
 #[path = "entities/defects.rs"]
 mod defects;
+#[path = "entities/expiry.rs"]
+mod expiry;
 #[path = "entities/interceptor.rs"]
 mod interceptor;
 #[path = "entities/interruption.rs"]

@@ -10,7 +10,7 @@ use std::time::Duration;
 use atoll::base::ClusterError;
 use atoll::client::ClientOptions;
 use atoll::services::echo::{EchoRef, echo};
-use atoll::wire::FrameKind;
+use atoll::wire::{FrameKind, Inspect};
 use atoll::{Client, SendError};
 use support::*;
 
@@ -155,6 +155,25 @@ fn a_peer_that_does_not_read_its_replies_is_not_read() {
     assert_grew_little(&pod, before, 64 << 20);
     drop(deaf);
     steady.finish();
+}
+
+/// A peer that hangs says nothing: what it has here ends with the time that it said it would wait, and others go on.
+#[test]
+fn a_request_ends_with_the_time_that_it_carries() {
+    let pod = PodProcess::start(&[]);
+    let client = Client::connect([pod.address]).unwrap();
+    let mut hung = RawLink::open(pod.address);
+    hung.send(&ask_within("shared", &echo::Sleep { milliseconds: 600_000 }, 1, Duration::from_millis(300)));
+    hung.send(&ask_within("shared", &echo::Sleep { milliseconds: 600_000 }, 2, Duration::from_millis(300)));
+    let frame = hung.answer();
+    assert_eq!((frame.header.kind, frame.header.correlation), (FrameKind::Failure, 1));
+    assert_eq!(ClusterError::from_code(frame.header.tag), Some(ClusterError::SendTimeout));
+    let echo = client.messenger::<EchoRef>().entity("shared");
+    let sum = run_on(&client, 0, move || async move { echo.add(1).await.unwrap() });
+    assert_eq!(sum, 1, "the turn is free: neither runs");
+    assert_eq!(hung.answer().header.correlation, 2);
+    let counters = client.inspect(Inspect::Counters, PATIENCE).unwrap();
+    assert!(counters.contains(r#""requests_expired":2"#), "{counters}");
 }
 
 /// A discard is acknowledged as soon as it is in the mailbox, which must not make the mailbox a way around the credit.

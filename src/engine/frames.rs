@@ -4,6 +4,8 @@
 //! what an entity must keep is copied. Invariants: every ask and tell is answered exactly once (or its link closes);
 //! what does not make sense closes the link with a counted reason and harms no other.
 
+use core::time::Duration;
+
 use super::core::Core;
 use super::counters::EngineCounters;
 use super::link::{Link, Phase};
@@ -159,11 +161,11 @@ impl Core {
         if !may_serve {
             return self.routes.fail_link(link.id, frame.header.correlation, ClusterError::Busy);
         }
-        self.request_taken(link, frame, discard);
+        self.request_taken(link, frame, discard, Duration::ZERO);
     }
 
     /// A request within the credit of its link, which may have waited since it came.
-    pub(super) fn request_taken(&self, link: &Link, frame: &Frame<'_>, discard: bool) {
+    pub(super) fn request_taken(&self, link: &Link, frame: &Frame<'_>, discard: bool, waited: Duration) {
         let header = &frame.header;
         let routing = match RoutingView::parse(frame.routing) {
             Ok(routing) => routing,
@@ -173,6 +175,9 @@ impl Core {
         let lane = header.flags.lane();
         if discard && self.host.charged_bytes(link.id, lane) > link.incoming(lane).window() {
             return self.routes.fail_link(link.id, header.correlation, ClusterError::Busy);
+        }
+        if !waited.is_zero() && routing.remaining().is_some_and(|remaining| remaining <= waited) {
+            return self.expired(link, header.correlation);
         }
         let delivered = self.deliver_request(link, frame, &routing, discard);
         if let (true, Ok(Some(delivered))) = (discard, &delivered) {
@@ -186,8 +191,20 @@ impl Core {
                 self.routes.fail_link(link.id, header.correlation, error);
             }
             Ok(Some(_)) if discard => self.routes.acknowledge_link(link.id, header.correlation),
+            Ok(Some(Delivered::Queued(_) | Delivered::Running(_))) => {
+                if let Some(remaining) = routing.remaining() {
+                    self.host.limit_caller(link.id, header.correlation, remaining.saturating_sub(waited));
+                }
+            }
             Ok(_) => {}
         }
+    }
+
+    /// A request that waited here for its shard longer than its sender waits.
+    #[cold]
+    fn expired(&self, link: &Link, correlation: u64) {
+        self.host.count_expired();
+        self.routes.fail_link(link.id, correlation, ClusterError::SendTimeout);
     }
 
     /// `None` if it waits for its shard, or was told where that is.

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use super::parcel::CallParcel;
 use crate::base::limits::{HELD_BYTES_MAX, HELD_MAX};
-use crate::base::{CoreIndex, LinkId};
+use crate::base::{CoreIndex, LinkId, Nanos};
 use crate::wire::{Frame, FrameHeader};
 
 /// A request that waits.
@@ -24,12 +24,14 @@ pub(super) enum Held {
 pub(super) struct HeldFrame {
     pub link: LinkId,
     pub header: FrameHeader,
+    /// When it came.
+    pub since: Nanos,
     bytes: Box<[u8]>,
 }
 
 impl HeldFrame {
-    fn new(link: LinkId, frame: &Frame<'_>) -> HeldFrame {
-        HeldFrame { link, header: frame.header, bytes: [frame.routing, frame.body].concat().into_boxed_slice() }
+    fn new(link: LinkId, frame: &Frame<'_>, since: Nanos) -> HeldFrame {
+        HeldFrame { link, header: frame.header, since, bytes: [frame.routing, frame.body].concat().into_boxed_slice() }
     }
 
     /// The frame.
@@ -48,14 +50,14 @@ pub(super) struct WaitingRoom {
 
 impl WaitingRoom {
     /// Keeps a frame. False if there is no room.
-    pub fn keep_frame(&self, link: LinkId, frame: &Frame<'_>) -> bool {
+    pub fn keep_frame(&self, link: LinkId, frame: &Frame<'_>, now: Nanos) -> bool {
         let bytes = self.bytes.get() + frame.routing.len() + frame.body.len();
         let mut queue = self.queue.borrow_mut();
         if queue.len() >= HELD_MAX || bytes > HELD_BYTES_MAX {
             return false;
         }
         self.bytes.set(bytes);
-        queue.push_back(Held::Frame(HeldFrame::new(link, frame)));
+        queue.push_back(Held::Frame(HeldFrame::new(link, frame, now)));
         true
     }
 

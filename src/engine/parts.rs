@@ -85,7 +85,9 @@ impl Core {
             return self.close_link(link, reason);
         }
         match arrived.frame() {
-            Some(frame) if may_serve => self.request_taken(link, &frame, frame.header.kind == FrameKind::Tell),
+            Some(frame) if may_serve => {
+                self.request_taken(link, &frame, frame.header.kind == FrameKind::Tell, core::time::Duration::ZERO);
+            }
             _ => self.routes.fail_link(link.id, correlation, ClusterError::Busy),
         }
     }

@@ -191,7 +191,8 @@ impl Core {
             match held {
                 Held::Frame(held) => {
                     if let Some(link) = self.routes.link(held.link).filter(|link| link.is_open()) {
-                        self.request_taken(&link, &held.frame(), held.header.kind == FrameKind::Tell);
+                        let waited = self.host.now().since(held.since);
+                        self.request_taken(&link, &held.frame(), held.header.kind == FrameKind::Tell, waited);
                     }
                 }
                 Held::Call(from, call) => InPlace::lend(call, |call| self.call(from, call)),
@@ -239,7 +240,7 @@ impl Core {
 
     /// Keeps a request until it is known where its shard is.
     pub(super) fn hold_frame(&self, link: &Link, frame: &Frame<'_>) -> Result<(), ClusterError> {
-        if self.held.keep_frame(link.id, frame) {
+        if self.held.keep_frame(link.id, frame, self.host.now()) {
             return Ok(());
         }
         if self.host.is_frozen() {

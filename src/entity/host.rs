@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::call::{CallChain, PendingKey, ReplyTo};
+use super::callers::Caller;
 use super::cell::{self, CellHeader, CellList, WakeTarget};
 use super::dispatch::{Answer, HandlerHead, LifecycleHead, Method, Tables, spawn_task};
 use super::hosting::TypeHost;
@@ -65,6 +66,8 @@ pub(super) enum TimerKey {
     Ask(PendingKey),
     /// A sleep: an ask without a message.
     Sleep(PendingKey),
+    /// The time that a sender behind a link said it would wait.
+    Caller(LinkId, u64),
     /// The termination timeout of an entity (slot and generation).
     Terminate(NonNull<SlotHeader>, u32),
 }
@@ -107,6 +110,8 @@ pub struct HostCounters {
     pub stopped: AtomicU64,
     /// Handlers that panicked.
     pub defects: AtomicU64,
+    /// Requests that were ended since the time was over that their sender would wait, and it had not said so.
+    pub expired: AtomicU64,
     /// Entities that live now.
     pub live: AtomicU64,
 }
@@ -139,7 +144,7 @@ pub struct Host {
     pub(super) ownership: Ownership,
     router: OnceCell<Rc<dyn Router>>,
     /// Calls from elsewhere that wait or run here, so that their senders can cancel them.
-    callers: RefCell<HashMap<ReplyTo, Location>>,
+    pub(super) callers: RefCell<HashMap<ReplyTo, Caller>>,
     /// Bytes of acknowledged discards that wait in mailboxes, by the link that they came by.
     charged: RefCell<WordMap<(LinkId, Lane), u64>>,
     pub(super) sweep: Cell<(usize, usize)>,
@@ -647,46 +652,6 @@ impl Host {
 
     // ---- senders that stop waiting ----
 
-    pub(super) fn remember_caller(&self, reply_to: ReplyTo, location: Location) {
-        match reply_to {
-            ReplyTo::Nobody => {}
-            ReplyTo::Local(key) => self.pending.set_location(key, location),
-            _ => {
-                self.callers.borrow_mut().insert(reply_to, location);
-            }
-        }
-    }
-
-    pub(super) fn forget_caller(&self, reply_to: ReplyTo) {
-        if matches!(reply_to, ReplyTo::Core(..) | ReplyTo::Link(..) | ReplyTo::Json(..)) {
-            self.callers.borrow_mut().remove(&reply_to);
-        }
-    }
-
-    /// A sender elsewhere stopped waiting.
-    /// True if its message was still here; nobody answers it then.
-    pub(crate) fn cancel_caller(&self, reply_to: ReplyTo) -> bool {
-        let location = self.callers.borrow_mut().remove(&reply_to);
-        if let Some(location) = location {
-            self.interrupt(location);
-        }
-        location.is_some()
-    }
-
-    /// A link is gone: nobody waits behind it any more.
-    pub(crate) fn cancel_callers_of(&self, link: LinkId) {
-        let gone: Vec<ReplyTo> = self
-            .callers
-            .borrow()
-            .keys()
-            .filter(|caller| matches!(caller, ReplyTo::Link(of, _) | ReplyTo::Json(of, _) if *of == link))
-            .copied()
-            .collect();
-        for caller in gone {
-            self.cancel_caller(caller);
-        }
-    }
-
     /// Ends the waiting of an ask for good: its sender was dropped or ran out of time.
     pub(super) fn abandon(&self, key: PendingKey) {
         let location = self.pending.location(key);
@@ -734,6 +699,7 @@ impl Host {
                     }
                 }
                 Some(TimerKey::Sleep(key)) => self.acknowledge(key),
+                Some(TimerKey::Caller(link, correlation)) => self.end_late_caller(link, correlation),
                 Some(key @ TimerKey::Terminate(..)) if self.is_frozen() => self.ownership.keep_timer(key),
                 Some(TimerKey::Terminate(slot, generation)) => self.termination_timed_out(slot, generation),
             }

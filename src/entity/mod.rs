@@ -7,6 +7,7 @@
 
 mod ask;
 mod call;
+mod callers;
 mod cell;
 mod dispatch;
 pub mod foreign;

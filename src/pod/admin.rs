@@ -135,7 +135,7 @@ fn counters(node: &Node) -> Value {
             "started": of(&view.host.started), "stopped": of(&view.host.stopped), "defects": of(&view.host.defects),
             "links_open": of(&view.engine.links_open), "links_refused": refusals,
             "requests_received": of(&view.engine.requests_received), "requests_sent": of(&view.engine.requests_sent),
-            "json_calls_open": of(&view.engine.json_calls_open), "resends": of(&view.engine.resends), "parcels_sent": of(&view.engine.parcels_sent),
+            "requests_expired": of(&view.host.expired), "json_calls_open": of(&view.engine.json_calls_open), "resends": of(&view.engine.resends), "parcels_sent": of(&view.engine.parcels_sent),
             "turns": turns.turns, "busy_turns": turns.busy_turns, "busy_ns": turns.busy_nanos,
             "parks": turns.parks, "enters": turns.enters, "late_slices": turns.late_slices,
             "bytes_received": turns.bytes_received, "bytes_sent": turns.bytes_sent,

@@ -168,11 +168,14 @@ impl<'a> RoutingView<'a> {
         self.chain.iter().map(|call| u64::from_le_bytes(*call))
     }
 
-    /// How long the sender still waits; `None` for ever.
+    /// How long the sender still waits; `None` for ever, or for longer than can be said ([`remaining_us`]).
     #[inline]
     #[must_use]
     pub const fn remaining(&self) -> Option<Duration> {
-        if self.remaining_us == 0 { None } else { Some(Duration::from_micros(self.remaining_us as u64)) }
+        match self.remaining_us {
+            0 | u32::MAX => None,
+            microseconds => Some(Duration::from_micros(microseconds as u64)),
+        }
     }
 
     /// Appends this block with another remaining time and hop count, for a message that is passed on, and returns

@@ -2,6 +2,7 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
 
 use atoll::base::hash::{entity_hash, shard_of_hash, stable_hash};
 use atoll::base::limits::NUMBER_OF_SHARDS;
@@ -92,13 +93,33 @@ pub fn ask<M: Message>(id: &str, message: &M, correlation: u64) -> Vec<u8> {
     request(FrameKind::Ask, M::TAG, id, shard_of(id), correlation, &body)
 }
 
+/// As [`ask`], by a sender that waits so long.
+pub fn ask_within<M: Message>(id: &str, message: &M, correlation: u64, remaining: Duration) -> Vec<u8> {
+    let mut body = Vec::new();
+    atoll::wire::codec::encode(message, &mut body, 1 << 30).unwrap();
+    let remaining_us = atoll::wire::routing::remaining_us(Some(remaining));
+    request_within(FrameKind::Ask, M::TAG, id, shard_of(id), correlation, &body, remaining_us)
+}
+
 /// A request whose parts are given.
 pub fn request(kind: FrameKind, tag: u32, id: &str, shard: ShardId, correlation: u64, body: &[u8]) -> Vec<u8> {
+    request_within(kind, tag, id, shard, correlation, body, 0)
+}
+
+fn request_within(
+    kind: FrameKind,
+    tag: u32,
+    id: &str,
+    shard: ShardId,
+    correlation: u64,
+    body: &[u8],
+    remaining_us: u32,
+) -> Vec<u8> {
     let mut buffer = SendBuffer::new(1 << 30);
     buffer.set_frame_bytes_max(u32::MAX);
     let start = buffer.begin_frame(kind, FrameFlags::new(Lane::Messages), tag, shard, Token(0), correlation);
     let routing = Routing {
-        remaining_us: 0,
+        remaining_us,
         hops: 0,
         chain: &[],
         role: "default",

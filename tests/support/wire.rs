@@ -263,6 +263,13 @@ impl Wire {
         self.pod.advance(self.now.get());
     }
 
+    /// Lets time pass at the pod alone, which does all that follows from it: the client hangs.
+    pub fn pass_at_pod(&self, time: Duration) {
+        self.now.set(self.now.get() + time);
+        self.pod.advance(self.now.get());
+        self.work(&self.pod);
+    }
+
     /// Brings bytes to the pod.
     pub fn give_to_pod(&self, link: LinkId, bytes: &[u8]) {
         for piece in bytes.chunks(self.piece_bytes.get()) {
