@@ -3,6 +3,7 @@
 
 mod support;
 
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::time::Duration;
 
@@ -263,7 +264,21 @@ fn an_unreachable_pod_is_one_sentence() {
     for command in [&["call", "guild", "g1", "members"][..], &["ctl", "pods"]] {
         let text = one_sentence(&atoll(&[command, &["--pods", &free, "--timeout", "500ms"]].concat()), 1);
         assert!(text.contains(&free) && text.contains("no pod answered"), "{text}");
+        assert!(text.contains("could not connect"), "{text}");
     }
+    let other = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = other.local_addr().unwrap().to_string();
+    let answers = std::thread::spawn(move || {
+        let (mut stream, _) = other.accept().unwrap();
+        stream.write_all(&[b"HTTP/1.1 400 Bad Request\r\n\r\n".as_slice(), &[b' '; 100]].concat()).unwrap();
+        (stream, other)
+    });
+    let text = one_sentence(&atoll(&["ctl", "pods", "--pods", &address, "--timeout", "500ms"]), 1);
+    assert!(text.contains("does not speak as a pod does"), "{text}");
+    let silent = answers.join().unwrap();
+    let text = one_sentence(&atoll(&["ctl", "pods", "--pods", &address, "--timeout", "500ms"]), 1);
+    assert!(text.contains("says nothing"), "{text}");
+    drop(silent);
     let pod = PodProcess::start(&["--set", "pod.cluster_name=other"]);
     let text = one_sentence(&pod.atoll(&["ctl", "pods"]), 1);
     assert!(text.contains("cluster `other`"), "{text}");

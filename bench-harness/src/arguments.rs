@@ -117,7 +117,7 @@ pub enum Command {
 #[derive(Args, Clone, Debug)]
 pub struct Common {
     /// Measured time of each round [default: 1s]
-    #[arg(long, global = true, value_parser = duration, help_heading = "Measurement")]
+    #[arg(long, global = true, value_parser = some_duration, help_heading = "Measurement")]
     pub duration: Option<Duration>,
     /// Unmeasured time at the start of each round
     #[arg(long, global = true, value_parser = duration, default_value = "300ms", help_heading = "Measurement")]
@@ -490,6 +490,11 @@ fn duration(text: &str) -> Result<Duration, String> {
         return Err("give a duration of at most a day".into());
     }
     Ok(Duration::from_nanos((value * nanoseconds).round() as u64))
+}
+
+/// A duration in which something can happen.
+fn some_duration(text: &str) -> Result<Duration, String> {
+    duration(text).and_then(|time| if time.is_zero() { Err("give a duration above 0".into()) } else { Ok(time) })
 }
 
 fn spin(text: &str) -> Result<Spin, String> {

@@ -34,7 +34,7 @@ pub struct Arguments {
 pub enum Command {
     /// Run a pod until SIGTERM or Ctrl-C.
     ///
-    /// It serves the reference services `echo` and `guild`. A signal stops it cleanly: it answers what it received, then
+    /// It serves the reference services `account`, `echo` and `guild`. A signal stops it cleanly: it answers what it received, then
     /// leaves.
     ///
     /// Every key of the configuration can be set by --set, by an environment variable such as ATOLL_POD_LISTEN, or in
@@ -210,10 +210,10 @@ Examples:
   atoll call guild g1 members
   echo '{\"user\":\"ann\"}' | atoll call guild g1 leave - --pods 10.0.0.7:7400 --timeout 500ms
 
-A call that times out or is stopped (Ctrl-C) is cancelled: its message leaves the mailbox, or its handler is
+A call that times out or is stopped (Ctrl-C) is cancelled: its message leaves the mailbox, or its handler is \
 dropped where it awaits, unless the message is `#[uninterruptible]`. It may have been processed in part.
 
-Exit code: 0 for a reply; 3 for an error that the message declares; 1 for every other failure, such as no
+Exit code: 0 for a reply; 3 for an error that the message declares; 1 for every other failure, such as no \
 reply in time, an unknown message, arguments that it does not take, or no pod; 2 for wrong usage.")]
 pub struct CallArguments {
     /// Name of the entity type, such as `guild`

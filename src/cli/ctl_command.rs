@@ -65,17 +65,25 @@ pub fn run(arguments: &CtlArguments) -> anyhow::Result<()> {
 
 fn cell(value: &Value) -> String {
     match value {
-        Value::String(text) => text.clone(),
+        Value::String(text) => printable(text),
         Value::Null => "-".to_owned(),
         other => other.to_string(),
     }
 }
 
+/// A text that changes nothing but its own place on the screen: ids are chosen by users of the service.
+fn printable(text: &str) -> String {
+    let escaped = |character: char| {
+        if character.is_control() { character.escape_default().collect() } else { String::from(character) }
+    };
+    text.chars().map(escaped).collect()
+}
+
 /// A table with aligned columns.
 fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column)).map(String::len);
-        cells.chain([head[column].len()]).max().unwrap_or(0)
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
+        cells.chain([head[column].chars().count()]).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..head.len()).map(width).collect();
     let line = |cells: &[String]| {
@@ -131,4 +139,18 @@ fn counters(cores: &Value) -> String {
         .map(|name| [name.clone()].into_iter().chain(cores.iter().map(|core| cell(&core[name]))).collect())
         .collect();
     table(&head, &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn ids_that_users_choose_neither_break_a_table_nor_reach_the_terminal() {
+        let ids = json!([{ "id": "a\nb\u{1b}[31m", "core": 0 }, { "id": "ünï", "core": 12 }]);
+        let text = rows(&ids, &["id", "core"]);
+        assert_eq!(text, "ID              CORE\na\\nb\\u{1b}[31m  0\nünï             12\n2 in all\n");
+    }
 }

@@ -47,7 +47,10 @@ impl Engine for LoopEngine {
 
     fn closed(&self, link: LinkId, reason: CloseReason, now: Nanos) {
         tracing::debug!(link = link.index, %reason, "a link is closed");
-        self.watched(now, |core| core.closed(link, now));
+        self.watched(now, |core| {
+            core.closing(link, &reason);
+            core.closed(link, now);
+        });
     }
 
     #[inline]

@@ -37,13 +37,16 @@ pub enum ConnectError {
     Refused(String),
     /// No pod answered in time.
     #[error(
-        "no pod answered at {addresses} within {timeout:?}; is one running there (`atoll pod`), with this cluster name?"
+        "no pod answered at {addresses} within {timeout:?}{}; is one running there (`atoll pod`), with this cluster name?",
+        .outcome.as_ref().map(|outcome| format!(" ({outcome})")).unwrap_or_default()
     )]
     TimedOut {
         /// Where we looked.
         addresses: String,
         /// How long.
         timeout: Duration,
+        /// What came of the last attempt, if that is known.
+        outcome: Option<String>,
     },
 }
 
@@ -245,7 +248,8 @@ fn wait_for_table(node: &Node, addresses: &[String], timeout: Duration) -> Resul
             }
             Ok((None, Some(refusal))) => return Err(ConnectError::Refused(refusal)),
             _ if Instant::now() >= give_up => {
-                return Err(ConnectError::TimedOut { addresses: addresses.join(", "), timeout });
+                let outcome = node.ask_core(CoreIndex(0), |core| core.dial_outcome()).ok().flatten();
+                return Err(ConnectError::TimedOut { addresses: addresses.join(", "), timeout, outcome });
             }
             _ => std::thread::sleep(TABLE_POLL),
         }

@@ -28,13 +28,20 @@ pub enum StartError {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// It did not own its shards in time.
-    #[error("the pod did not get its shards in time (it stopped at {step:?}); is the store reachable?{unreadable}")]
+    #[error(
+        "the pod did not get its shards in time (it stopped at {step:?}); is the store reachable?{unreachable}{unreadable}"
+    )]
     TimedOut {
         /// How far it came.
         step: Step,
+        /// What the store said last, if it was not available.
+        unreachable: String,
         /// The records that could not be read, if there are some.
         unreadable: String,
     },
+    /// The store has failed for good.
+    #[error("the store is not available: {0}")]
+    Store(String),
     /// It lost its lease on the way.
     #[error("the lease of the pod ended while it joined; start it again")]
     Lost,
@@ -49,13 +56,15 @@ pub struct ControlDriver<S> {
     notices: Vec<ControlNotice>,
     waiting: VecDeque<ControlEvent>,
     events: Vec<StoreEvent>,
+    /// Why the store did not answer when it was asked last.
+    away: Option<StoreError>,
 }
 
 impl<S: Store> ControlDriver<S> {
     /// Takes both; nothing is sent before [`ControlDriver::start`].
     #[must_use]
     pub fn new(control: PodControl, store: S) -> ControlDriver<S> {
-        ControlDriver { control, store, notices: Vec::new(), waiting: VecDeque::new(), events: Vec::new() }
+        ControlDriver { control, store, notices: Vec::new(), waiting: VecDeque::new(), events: Vec::new(), away: None }
     }
 
     /// Joins, and returns the first table of the pod's role, in which the pod owns every shard that is planned for it.
@@ -81,6 +90,9 @@ impl<S: Store> ControlDriver<S> {
             }
             if let Some(table) = self.take_own_table() {
                 return Ok(table);
+            }
+            if let Some(reason) = self.store.failure() {
+                return Err(StartError::Store(reason.to_owned()));
             }
             let now = clock();
             if now >= deadline {
@@ -163,7 +175,8 @@ impl<S: Store> ControlDriver<S> {
     fn timed_out(&self) -> StartError {
         let unreadable = &self.control.view().unreadable;
         let named: Vec<String> = unreadable.iter().take(3).map(|(key, error)| format!(" {key}: {error}.")).collect();
-        StartError::TimedOut { step: self.control.current_step(), unreadable: named.concat() }
+        let unreachable = self.away.as_ref().map(|error| format!(" {error}.")).unwrap_or_default();
+        StartError::TimedOut { step: self.control.current_step(), unreachable, unreadable: named.concat() }
     }
 
     /// Feeds the machine until neither it nor the store has anything left.
@@ -172,7 +185,7 @@ impl<S: Store> ControlDriver<S> {
     /// this call: the rest would only wait, too.
     fn run(&mut self, first: ControlEvent, clock: &mut dyn FnMut() -> Nanos) -> Vec<ControlNotice> {
         let mut notices = core::mem::take(&mut self.notices);
-        let mut away = None;
+        self.away = None;
         self.waiting.push_back(first);
         for _ in 0..EVENTS_PER_CALL_MAX {
             if self.waiting.is_empty() {
@@ -186,12 +199,12 @@ impl<S: Store> ControlDriver<S> {
                 match effect {
                     ControlEffect::Notice(notice) => notices.push(notice),
                     ControlEffect::Request { request, body } => {
-                        let response = match &away {
+                        let response = match &self.away {
                             Some(error) => StoreResponse::Failed(StoreError::clone(error)),
                             None => self.store.handle(body, clock()),
                         };
                         if let StoreResponse::Failed(error @ StoreError::Unavailable(_)) = &response {
-                            away = Some(error.clone());
+                            self.away = Some(error.clone());
                         }
                         self.waiting.push_back(ControlEvent::Response { request, response });
                     }

@@ -288,6 +288,11 @@ pub trait Store {
     /// Appends the events that are due. Bounded: call it again until it appends nothing.
     fn poll_events(&mut self, now: Nanos, events: &mut Vec<StoreEvent>);
 
+    /// Why it never does anything again, if that is so: its disk failed.
+    fn failure(&self) -> Option<&str> {
+        None
+    }
+
     /// Takes what has to be called, within a millisecond, whenever [`Store::poll_events`] may have something new that
     /// no request of this client made. A store that nobody else uses has nothing to wake for.
     fn set_waker(&mut self, waker: StoreWaker) {
@@ -302,6 +307,10 @@ impl<S: Store + ?Sized> Store for Box<S> {
 
     fn poll_events(&mut self, now: Nanos, events: &mut Vec<StoreEvent>) {
         (**self).poll_events(now, events);
+    }
+
+    fn failure(&self) -> Option<&str> {
+        (**self).failure()
     }
 
     fn set_waker(&mut self, waker: StoreWaker) {

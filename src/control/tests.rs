@@ -286,6 +286,34 @@ fn lost_answers_delay_the_start_and_break_nothing() {
     }
 }
 
+/// A store that does nothing; for good, or until it is back.
+struct Away(bool);
+
+impl Store for Away {
+    fn handle(&mut self, _: StoreRequest, _: Nanos) -> StoreResponse {
+        StoreResponse::Failed(StoreError::Unavailable("it is away".to_owned()))
+    }
+
+    fn poll_events(&mut self, _: Nanos, _: &mut Vec<StoreEvent>) {}
+
+    fn failure(&self) -> Option<&str> {
+        self.0.then_some("the disk failed")
+    }
+}
+
+#[test]
+fn a_start_waits_for_a_store_that_may_come_back_and_not_for_one_that_failed() {
+    let deadline = Nanos(1) + Duration::from_secs(20);
+    for for_good in [true, false] {
+        let mut driver = ControlDriver::new(PodControl::new(config(1)).expect("valid"), Away(for_good));
+        let time = RefCell::new(Nanos(1));
+        let started = driver.start(&mut || *time.borrow(), &mut |until| *time.borrow_mut() = until, deadline);
+        let text = started.expect_err("there is no store").to_string();
+        assert!(text.contains(if for_good { "the disk failed" } else { "it is away" }), "{text}");
+        assert_eq!(*time.borrow() >= deadline, !for_good, "{text}");
+    }
+}
+
 #[test]
 fn a_pod_that_disagrees_is_refused_with_the_reason_and_leaves_no_trace() {
     let (mut now, store) = (Nanos(1), Shared::new());

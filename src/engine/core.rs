@@ -140,6 +140,8 @@ pub struct Core {
     stopped: Cell<bool>,
     /// Why a peer refused us, for whoever waits for the first table.
     pub(super) refused: RefCell<Option<String>>,
+    /// What came of the address that was dialed last to learn the table, if no table came of it.
+    pub(super) dial_outcome: RefCell<Option<String>>,
 }
 
 impl Core {
@@ -182,6 +184,7 @@ impl Core {
             draining: Cell::new(false),
             stopped: Cell::new(false),
             refused: RefCell::default(),
+            dial_outcome: RefCell::default(),
         }
     }
 

@@ -8,7 +8,7 @@ use core::time::Duration;
 
 use super::core::Core;
 use super::counters::EngineCounters;
-use super::link::{Link, Phase};
+use super::link::{Link, Peer, Phase};
 use super::routes::LinkCommand;
 use super::serving::Place;
 use crate::base::hash::entity_hash;
@@ -49,6 +49,11 @@ impl Core {
         let phase = link.phase.replace(Phase::Closing);
         if phase == Phase::Open {
             EngineCounters::add(&self.routes.counters.links_open, u64::MAX);
+        }
+        if phase == Phase::Greeting
+            && let Peer::Bootstrap(address) = &link.peer
+        {
+            *self.dial_outcome.borrow_mut() = Some(format!("{address} does not speak as a pod does ({reason})"));
         }
         if phase != Phase::Closing {
             link.arriving.take();

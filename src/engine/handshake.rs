@@ -120,6 +120,31 @@ impl Core {
         self.settle();
     }
 
+    /// Why a link is about to be [closed](Core::closed), for whoever waits for the first table.
+    pub fn closing(&self, id: crate::base::LinkId, why: &dyn core::fmt::Display) {
+        let Some(link) = self.routes.link(id) else { return };
+        let Peer::Bootstrap(address) = &link.peer else { return };
+        let outcome = match link.phase.get() {
+            Phase::Connecting => format!("{address}: {why}"),
+            Phase::Greeting => format!("{address} took the connection and ended it: {why}"),
+            // Known to whoever closed it.
+            Phase::Open | Phase::Closing => return,
+        };
+        *self.dial_outcome.borrow_mut() = Some(outcome);
+    }
+
+    /// What is known of why no table came from the addresses that were dialed.
+    pub fn dial_outcome(&self) -> Option<String> {
+        if let Some(outcome) = self.dial_outcome.borrow().clone() {
+            return Some(outcome);
+        }
+        let silent = self.routes.all_links().into_iter().find_map(|link| match &link.peer {
+            Peer::Bootstrap(address) if link.phase.get() == Phase::Greeting => Some(address.clone()),
+            _ => None,
+        });
+        silent.map(|address| format!("{address} took the connection and says nothing"))
+    }
+
     /// A control message.
     pub(super) fn control(&self, link: &Link, correlation: u64, message: ControlMessage) {
         let dialed = !matches!(link.peer, Peer::Dialer(_));

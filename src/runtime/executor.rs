@@ -24,6 +24,7 @@ use super::reactor::Reactor;
 use super::transit::Transit;
 use super::uring::bell::EventBell;
 use super::uring::error::RingError;
+use super::uring::ring::Ring;
 use super::uring::sockets;
 use super::watchdog::Activity;
 
@@ -83,12 +84,12 @@ pub enum StartError {
     #[error("port {} is in use: stop the other process or pass --listen with another one", .0.port())]
     AddressInUse(SocketAddr),
     /// Listening failed in another way.
-    #[error("cannot listen on {address}: {source}; pass --listen with an address of this host and a port above 1023")]
+    #[error("cannot listen on {address}: {reason}; pass --listen with an address of this host and a port above 1023")]
     Listen {
         /// The address.
         address: SocketAddr,
         /// What the operating system says.
-        source: io::Error,
+        reason: io::Error,
     },
     /// The number of cores, or of engines for them, makes no sense.
     #[error("{engines} engines for {cores} cores: there must be one for each of 1 to 65535 cores")]
@@ -112,12 +113,12 @@ pub enum StartError {
         message: String,
     },
     /// The engine of a core could not be made.
-    #[error("the engine of core {core} could not start: {source}")]
+    #[error("the engine of core {core} could not start: {reason}")]
     Engine {
         /// The core.
         core: usize,
         /// Its own error.
-        source: Box<dyn std::error::Error + Send + Sync>,
+        reason: Box<dyn std::error::Error + Send + Sync>,
     },
     /// No thread, descriptor or the like left.
     #[error("the operating system refused what a core needs ({0}); check `ulimit -u` and `ulimit -n`")]
@@ -164,6 +165,8 @@ pub fn prepare(options: CoresOptions) -> Result<CoresPlan, StartError> {
     if cores == 0 || cores > usize::from(u16::MAX) {
         return Err(StartError::Cores { cores, engines: cores });
     }
+    // The executor of a core would panic where io_uring cannot be used.
+    Ring::<()>::new(2, 4096, 16)?;
     let listener = options.listen.map(listen).transpose()?;
     let listen_address = listener.as_ref().map(TcpListener::local_addr).transpose()?;
     Ok(CoresPlan {
@@ -180,7 +183,7 @@ pub fn prepare(options: CoresOptions) -> Result<CoresPlan, StartError> {
 fn listen(address: SocketAddr) -> Result<TcpListener, StartError> {
     sockets::listen(address).map_err(|source| match source.kind() {
         io::ErrorKind::AddrInUse => StartError::AddressInUse(address),
-        _ => StartError::Listen { address, source },
+        _ => StartError::Listen { address, reason: source },
     })
 }
 
@@ -449,7 +452,7 @@ impl CoreThread {
         let (listener, transit) = (self.listener.take(), self.transit.clone());
         let reactor = Reactor::new(&self.options, listener, bell.as_fd(), transit, Arc::clone(&counters))?;
         let (core, helpers) = (usize::from(context.core.0), context.helpers.clone());
-        let engine = engine(context).map_err(|source| StartError::Engine { core, source })?;
+        let engine = engine(context).map_err(|reason| StartError::Engine { core, reason })?;
         Ok(Pump::new(engine, reactor, clock, bell, counters, helpers, &self.options))
     }
 }

@@ -51,7 +51,7 @@ impl EmbeddedStore {
         }
     }
 
-    fn failure(&self) -> Option<StoreResponse> {
+    fn refusal(&self) -> Option<StoreResponse> {
         let reason = self.failed.clone()?;
         Some(StoreResponse::Failed(StoreError::Unavailable(reason)))
     }
@@ -59,12 +59,16 @@ impl EmbeddedStore {
 
 impl Store for EmbeddedStore {
     fn handle(&mut self, request: StoreRequest, now: Nanos) -> StoreResponse {
-        if let Some(failure) = self.failure() {
-            return failure;
+        if let Some(refusal) = self.refusal() {
+            return refusal;
         }
         let response = self.state.handle(request, now, &mut self.writes);
         self.persist_or_fail();
-        self.failure().unwrap_or(response)
+        self.refusal().unwrap_or(response)
+    }
+
+    fn failure(&self) -> Option<&str> {
+        self.failed.as_deref()
     }
 
     fn poll_events(&mut self, now: Nanos, events: &mut Vec<StoreEvent>) {

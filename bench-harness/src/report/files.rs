@@ -51,6 +51,9 @@ impl Files {
             let Some(file) = file else { continue };
             ensure!(!file.is_dir(), "{flag} {} is a folder; name a file in it", file.display());
             make_parent(file)?;
+            // Not truncated: what an earlier run left is worth more than nothing if this one fails.
+            let opened = std::fs::OpenOptions::new().create(true).append(true).open(file);
+            opened.with_context(|| format!("{flag}: cannot write {}", file.display()))?;
         }
         self.hgrm.as_deref().map_or(Ok(()), make_parent)
     }
@@ -213,6 +216,7 @@ mod tests {
         for (files, has_distributions, advice) in [
             (files("file/a.json", None), true, "cannot make the folder"),
             (files("new", None), true, "name a file"),
+            (files(&"long".repeat(100), None), true, "cannot write"),
             (files("a.json", Some("a.hgrm")), false, "leave it out"),
         ] {
             let error = format!("{:#}", files.prepare(has_distributions).unwrap_err());

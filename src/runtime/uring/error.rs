@@ -49,7 +49,7 @@ pub enum RingError {
     },
     /// Anything else.
     #[error("io_uring could not be set up: {0}")]
-    Other(#[source] io::Error),
+    Other(io::Error),
 }
 
 impl RingError {
