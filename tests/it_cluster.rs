@@ -3,8 +3,8 @@
 
 mod support;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use atoll::base::{PodUid, ShardId};
@@ -14,12 +14,11 @@ use atoll::pod::config::Store;
 use atoll::pod::{PodBuilder, RegisteredPod, StartError};
 use atoll::runtime::boot_time;
 use atoll::services::echo::{EchoEntity, EchoRef};
-use atoll::services::guild::GuildEntity;
 use atoll::stores::ServedStore;
 use atoll::stores::served::{ServerOptions, StoreServer};
 use atoll::wire::control::JsonCall;
 use atoll::wire::{Inspect, JsonOutcome};
-use atoll::{Client, Config, EntityOptions, Pod};
+use atoll::{Client, Config, Entity, EntityId, EntityOptions, Pod, Scope};
 use serde_json::Value;
 use support::*;
 
@@ -154,40 +153,90 @@ fn no_ask_fails_while_pods_join_and_stop() {
     steady.finish();
 }
 
+#[atoll::protocol(json)]
+pub trait Register {
+    async fn enter(&mut self, number: u64) -> u64;
+}
+
+/// Writes down each call that it handles.
+struct RegisterEntity;
+
+/// What was handled, by all pods of this process.
+static ENTERED: Mutex<Vec<u64>> = Mutex::new(Vec::new());
+
+impl Entity for RegisterEntity {
+    type Protocol = RegisterProtocol;
+
+    async fn start(_: &EntityId, _: Scope<Self>) -> Result<Self, atoll::StartError> {
+        Ok(RegisterEntity)
+    }
+}
+
+impl Register for RegisterEntity {
+    async fn enter(&mut self, number: u64) -> u64 {
+        ENTERED.lock().unwrap().push(number);
+        // So that a shard is asked back while some of its calls are in progress.
+        atoll::entity::sleep(Duration::from_micros(number % 3 * 500)).await;
+        number
+    }
+}
+
+/// Calls entities in JSON, one after another, until told to stop. Returns how many.
+fn enter_in_json(client: &Client, first: u64, step: u64, over: &AtomicBool) -> u64 {
+    let mut numbers = (0..).map(|round| first + round * step);
+    while !over.load(Ordering::Relaxed) {
+        let number = numbers.next().unwrap();
+        let call = JsonCall {
+            entity_type: "register".to_owned(),
+            entity_id: format!("r{}", number % 509),
+            method: "enter".to_owned(),
+            body: format!(r#"{{"number":{number}}}"#),
+            timeout_ms: 0,
+        };
+        assert_eq!(client.call_json(call, PATIENCE), Ok(JsonOutcome::Reply(number.to_string())));
+    }
+    (numbers.next().unwrap() - first) / step
+}
+
+/// Ends callers also when the test fails, which waits for them.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 #[test]
-fn no_call_in_json_fails_while_pods_join_and_stop() {
+fn no_call_in_json_fails_or_runs_twice_while_pods_join_and_stop() {
+    const CALLERS: u64 = 4;
     let cluster = Cluster::new();
-    let pod = || cluster.builder().entity::<GuildEntity>(EntityOptions::default()).start().unwrap();
+    let pod = || cluster.builder().entity::<RegisterEntity>(EntityOptions::default()).start().unwrap();
     let one = pod();
     let client = Client::connect([one.address()]).unwrap();
     let over = AtomicBool::new(false);
-    let calls = std::thread::scope(|scope| {
-        let caller = scope.spawn(|| {
-            let mut calls = 0;
-            while !over.load(Ordering::Relaxed) {
-                calls += 1;
-                let call = JsonCall {
-                    entity_type: "guild".to_owned(),
-                    entity_id: format!("g{}", calls % 500),
-                    method: "join".to_owned(),
-                    body: format!(r#"{{"user":"u{calls}"}}"#),
-                    timeout_ms: 0,
-                };
-                let outcome = client.call_json(call, PATIENCE).unwrap();
-                assert!(matches!(&outcome, JsonOutcome::Reply(reply) if reply.contains("u")), "{calls}: {outcome:?}");
-            }
-            calls
-        });
+    let calls: Vec<u64> = std::thread::scope(|scope| {
+        let callers: Vec<_> = (0..CALLERS)
+            .map(|first| (first, &client, &over))
+            .map(|(first, client, over)| scope.spawn(move || enter_in_json(client, first, CALLERS, over)))
+            .collect();
+        let ends = Ends(&over);
         for _ in 0..3 {
             let two = pod();
             until_shared_by(&[&one, &two]);
             two.stop();
             until("the other pod knows", || (owned(&one, one.uid()) == SHARDS as usize).then_some(()));
         }
-        over.store(true, Ordering::Relaxed);
-        caller.join().unwrap()
+        drop(ends);
+        callers.into_iter().map(|caller| caller.join().unwrap()).collect()
     });
-    assert!(calls > 100, "{calls} calls");
+    assert!(calls.iter().all(|calls| *calls > 25), "{calls:?} calls");
+    let sent = |first: u64| (0..calls[first as usize]).map(move |round| first + round * CALLERS);
+    let mut answered: Vec<u64> = (0..CALLERS).flat_map(sent).collect();
+    let mut entered = ENTERED.lock().unwrap().clone();
+    answered.sort_unstable();
+    entered.sort_unstable();
+    assert_eq!(entered, answered);
 }
 
 #[test]

@@ -54,6 +54,12 @@ pub(super) fn way_of<'a>(
     {
         return Some(Way { token: *token, uid: *uid, core: *core, address, epoch: *epoch });
     }
+    way_in(table, shard)
+}
+
+/// The owner of a shard that a table names.
+#[inline]
+pub(super) fn way_in(table: &ShardTable, shard: ShardId) -> Option<Way<'_>> {
     let owner = table.owner(shard)?;
     let pod = table.pod(owner.pod)?;
     let epoch = table.epoch();

@@ -15,7 +15,7 @@ use super::core::{Command, Core};
 use super::counters::EngineCounters;
 use super::held::Held;
 use super::link::{Link, Phase};
-use super::moves::way_of;
+use super::moves::{way_in, way_of};
 use super::parcel::{CallParcel, Notice};
 use super::routes::LinkCommand;
 use crate::base::{ClusterError, CoreIndex, PodUid, ShardId, Token};
@@ -34,6 +34,15 @@ pub(super) enum Place {
     Wait,
     /// To another core or pod, or to this one under another token.
     Elsewhere,
+}
+
+/// What the sender of a refused request learns: it has to be newer than what it knew, or the request comes again at once.
+#[derive(Clone, Copy)]
+enum Refusal {
+    /// The newest owner known here, also one that was learned and is in no table yet: told over a link.
+    NamesOwner,
+    /// The table of this core: told to another core of the pod.
+    GivesTable,
 }
 
 impl Core {
@@ -209,12 +218,13 @@ impl Core {
 
     /// Compares a frame's shard and token with what this core owns. Token zero is a sender without a table.
     pub(super) fn place_frame(&self, shard: ShardId, token: Token) -> Place {
-        self.place(shard, |other| if token == Token(0) { Ordering::Equal } else { token.cmp(&other) })
+        let compare = |other| if token == Token(0) { Ordering::Equal } else { token.cmp(&other) };
+        self.place(shard, compare, Refusal::NamesOwner)
     }
 
     /// Where a request belongs for a shard whose token, as the sender named it, compares so with another one.
     #[inline]
-    fn place(&self, shard: ShardId, compare: impl Fn(Token) -> Ordering) -> Place {
+    fn place(&self, shard: ShardId, compare: impl Fn(Token) -> Ordering, refusal: Refusal) -> Place {
         if self.is_frozen_now() {
             return Place::Wait;
         }
@@ -226,14 +236,18 @@ impl Core {
                 Ordering::Greater => Place::Wait,
             };
         }
-        self.place_of_others(shard, compare)
+        self.place_of_others(shard, compare, refusal)
     }
 
     #[inline(never)]
-    fn place_of_others(&self, shard: ShardId, compare: impl Fn(Token) -> Ordering) -> Place {
+    fn place_of_others(&self, shard: ShardId, compare: impl Fn(Token) -> Ordering, refusal: Refusal) -> Place {
         let table = self.routes.table.borrow();
         let learned = self.routes.learned.borrow();
-        let Some(way) = table.as_deref().and_then(|table| way_of(table, &learned, shard)) else { return Place::Wait };
+        let way = table.as_deref().and_then(|table| match refusal {
+            Refusal::NamesOwner => way_of(table, &learned, shard),
+            Refusal::GivesTable => way_in(table, shard),
+        });
+        let Some(way) = way else { return Place::Wait };
         let here = way.uid == self.routes.uid.get() && way.core == self.routes.identity.core;
         if here || compare(way.token) == Ordering::Greater { Place::Wait } else { Place::Elsewhere }
     }
@@ -271,7 +285,7 @@ impl Core {
     /// A message of another core for an entity here.
     pub(super) fn call(&self, from: CoreIndex, call: InPlace<'_, CallParcel>) {
         let shard = crate::base::hash::shard_of_hash(call.hash, self.host.number_of_shards());
-        match self.place(shard, |other| call.compare_token(other)) {
+        match self.place(shard, |other| call.compare_token(other), Refusal::GivesTable) {
             Place::Here => self.deliver_call(from, call),
             Place::Wait => {
                 if let Err(call) = self.held.keep_call(from, call.into_inner()) {

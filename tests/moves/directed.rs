@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use atoll::base::{ShardId, Token};
+use atoll::engine::Command;
 use atoll::{ClusterError, StopReason};
 
 use crate::cluster::address;
@@ -85,6 +86,46 @@ fn messages_between_cores_keep_their_order_though_their_shard_leaves_and_comes_b
     assert_eq!([first, second].map(|end| end.borrow().clone()), [Some(End::Done), Some(End::Done)]);
     let sender = (owner.0 * 10 + sender_at) as u32;
     assert_eq!(applied(entity), [(sender, 1), (sender, 2)]);
+}
+
+#[test]
+fn a_message_of_another_core_waits_where_only_its_owner_learned_of_a_newer_one() {
+    let (world, entity, owner) = at_rest(2);
+    let (shard, to) = (shard_of(entity), 1 - owner.0);
+    let owned = |epoch, by| {
+        let mut owners = world.owners.borrow().clone();
+        owners[shard] = Some(by);
+        world.cluster.table(epoch, &[0, 1], &owners)
+    };
+    let quietly = |milliseconds| {
+        world.renew();
+        world.cluster.come_to_rest(Duration::from_millis(milliseconds));
+    };
+    let give = |process: usize, core: usize, table| {
+        world.cluster.within(process, || world.cluster.processes[process].cores[core].set_table(table));
+    };
+    // Away, back and given up again, while a message of this core to the other pod waits there.
+    give(owner.0, owner.1, owned(50, (to, 0, 90)));
+    let first = world.deposit_slowly(owner.0, owner.1, entity, 0);
+    quietly(5);
+    let back = owned(51, (owner.0, owner.1, 91));
+    give(owner.0, owner.1, back.clone());
+    give(owner.0, 1 - owner.1, back);
+    world.cluster.command(owner.0, owner.1, Command::Release { shards: vec![ShardId(shard as u32)] });
+    quietly(5);
+    // The answer to that message names an owner that this pod's tables do not name yet.
+    let away = owned(52, (to, 1, 92));
+    (0..2).for_each(|core| give(to, core, away.clone()));
+    quietly(5);
+    let resends = || world.cluster.count(owner.0, |counters| &counters.resends);
+    let before = resends();
+    let second = world.deposit_slowly(owner.0, 1 - owner.1, entity, 0);
+    quietly(5);
+    let held = world.cluster.processes[owner.0].cores[owner.1].held_requests();
+    assert_eq!((first.borrow().clone(), resends() - before, held), (Some(End::Done), 0, 1));
+    world.cluster.publish(&away, &[0, 1]);
+    quietly(5);
+    assert_eq!((second.borrow().clone(), resends() - before), (Some(End::Done), 1));
 }
 
 #[test]
