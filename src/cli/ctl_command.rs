@@ -65,6 +65,8 @@ pub fn run(arguments: &CtlArguments) -> anyhow::Result<()> {
 
 fn cell(value: &Value) -> String {
     match value {
+        // An id is any text: what would move the cursor or colour the terminal is shown as an escape.
+        Value::String(text) if text.contains(char::is_control) => text.escape_debug().to_string(),
         Value::String(text) => text.clone(),
         Value::Null => "-".to_owned(),
         other => other.to_string(),
@@ -74,7 +76,7 @@ fn cell(value: &Value) -> String {
 /// A table with aligned columns.
 fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let width = |column: usize| {
-        let cells = rows.iter().filter_map(|row| row.get(column)).map(String::len);
+        let cells = rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count());
         cells.chain([head[column].len()]).max().unwrap_or(0)
     };
     let widths: Vec<usize> = (0..head.len()).map(width).collect();
@@ -131,4 +133,16 @@ fn counters(cores: &Value) -> String {
         .map(|name| [name.clone()].into_iter().chain(cores.iter().map(|core| cell(&core[name]))).collect())
         .collect();
     table(&head, &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_stays_aligned_and_writes_no_control_characters() {
+        let values = serde_json::json!([{ "id": "a\n\u{1b}[31m", "core": 0 }, { "id": "ünï☃", "core": 1 }]);
+        let text = rows(&values, &["id", "core"]);
+        assert_eq!(text, "ID             CORE\na\\n\\u{1b}[31m  0\nünï☃           1\n2 in all\n");
+    }
 }
