@@ -86,6 +86,16 @@ fn a_wrong_key_is_named_with_file_line_and_suggestion() {
 }
 
 #[test]
+fn what_is_no_configuration_is_one_sentence() {
+    for path in ["/dev/zero", "/", "/there/is/none"] {
+        let output = atoll(&["config", "check", path], &[]);
+        assert_eq!(output.status.code(), Some(2), "{path}");
+        assert!(err(&output).starts_with(&format!("error: {path}: ")), "{}", err(&output));
+        assert_eq!(err(&output).lines().count(), 1, "{}", err(&output));
+    }
+}
+
+#[test]
 fn a_right_file_is_ok() {
     let file = file("[pod]\ncores = 4000\n");
     let output = atoll(&["config", "check", file.path().to_str().unwrap()], &[]);

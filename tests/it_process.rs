@@ -5,6 +5,7 @@ mod support;
 
 use std::io::Write as _;
 use std::net::TcpListener;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use atoll::client::{ClientOptions, ConnectError};
@@ -171,6 +172,26 @@ fn a_busy_port_is_one_sentence_that_names_the_flag() {
     let pod = PodProcess::start(&[]);
     let text = one_sentence(&atoll(&["pod", "--dev", "--listen", &pod.address_text()]), 1);
     assert!(text.contains("--listen"), "{text}");
+}
+
+#[test]
+fn an_address_of_another_host_is_one_sentence_that_names_its_cause_once() {
+    let text = one_sentence(&atoll(&["pod", "--dev", "--listen", "192.0.2.1:7400"]), 1);
+    assert!(text.contains("--listen") && text.matches("os error").count() == 1, "{text}");
+}
+
+#[test]
+fn a_pod_serves_though_nobody_reads_what_it_says() {
+    let address = lasting_address();
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = atoll_command();
+    command.args(["pod", "--dev", "--log-level", "debug", "--listen", &address]);
+    let mut pod = command.stdout(Stdio::null()).stderr(full).spawn().unwrap();
+    let joined = atoll(&["call", "guild", "g1", "join", r#"{"user":"ann"}"#, "--pods", &address]);
+    let stopped = Command::new("kill").arg(pod.id().to_string()).status().unwrap();
+    let status = pod.wait().unwrap();
+    assert_eq!(out(&joined), "[\"ann\"]\n", "{}", err(&joined));
+    assert!(stopped.success() && status.success(), "{status}");
 }
 
 #[test]

@@ -78,6 +78,34 @@ fn files_named_in_texts_exist() {
     }
 }
 
+/// Rust files below a folder.
+fn sources(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let found = entries.flat_map(|path| if path.is_dir() { sources(&path) } else { vec![path] });
+    found.filter(|path| path.extension().is_some_and(|extension| extension == "rs")).collect()
+}
+
+/// Uses of the macros that panic where standard output or standard error is closed or full.
+fn panicking_prints(code: &str) -> impl Iterator<Item = &str> {
+    let macros = ["println", "eprintln", "print", "eprint", "dbg"];
+    let calls = move |line: &str| {
+        let mut before = line.split("!(").map(|text| text.rsplit(|c: char| !c.is_alphanumeric() && c != '_').next());
+        before.any(|name| name.is_some_and(|name| macros.contains(&name)))
+    };
+    code.lines().filter(move |line| !line.trim_start().starts_with("//") && calls(line))
+}
+
+#[test]
+fn nothing_in_a_pod_panics_because_nobody_reads_what_it_says() {
+    for file in sources(&root().join("src")) {
+        let code = fs::read_to_string(&file).unwrap();
+        if let Some(line) = panicking_prints(&code).next() {
+            panic!("{}: write with `cli::print`, `cli::say` or a log line: {line}", file.display());
+        }
+    }
+    assert_eq!(panicking_prints("    eprintln!(\"a\");\n// println!(\nwriteln!(f)\nblueprint!(a)").count(), 1);
+}
+
 #[test]
 fn the_judge_of_instruction_counts_refuses_what_is_dearer() {
     use judge::Verdict::{Cheaper, Dearer, Same, Unrecorded};

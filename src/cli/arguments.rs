@@ -2,6 +2,7 @@
 
 use core::net::SocketAddr;
 use core::time::Duration;
+use std::io::Read;
 use std::net::ToSocketAddrs as _;
 use std::path::PathBuf;
 
@@ -9,6 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueHint};
 
 use super::UsageError;
 use crate::base::EntityId;
+use crate::base::limits::LINK_BODY_BYTES_MAX;
 use crate::pod::config::{Config, ConfigError, Flag, Loaded, MANAGER_PORT, parse_duration};
 
 const EXAMPLES: &str = "\
@@ -34,8 +36,8 @@ pub struct Arguments {
 pub enum Command {
     /// Run a pod until SIGTERM or Ctrl-C.
     ///
-    /// It serves the reference services `account`, `echo` and `guild`. A signal stops it cleanly: it answers what it received, then
-    /// leaves.
+    /// It serves the reference services `account`, `echo` and `guild`. A signal stops it cleanly: it answers what it
+    /// received, then leaves.
     ///
     /// Every key of the configuration can be set by --set, by an environment variable such as ATOLL_POD_LISTEN, or in
     /// the file; `atoll config reference` explains them all.
@@ -210,11 +212,13 @@ Examples:
   atoll call guild g1 members
   echo '{\"user\":\"ann\"}' | atoll call guild g1 leave - --pods 10.0.0.7:7400 --timeout 500ms
 
-A call that times out or is stopped (Ctrl-C) is cancelled: its message leaves the mailbox, or its handler is \
-dropped where it awaits, unless the message is `#[uninterruptible]`. It may have been processed in part.
+A call that times out or is stopped (Ctrl-C) is cancelled: its message leaves the mailbox, or
+its handler is dropped where it awaits, unless the message is `#[uninterruptible]`. It may have
+been processed in part.
 
-Exit code: 0 for a reply; 3 for an error that the message declares; 1 for every other failure, such as no \
-reply in time, an unknown message, arguments that it does not take, or no pod; 2 for wrong usage.")]
+Exit code: 0 for a reply; 3 for an error that the message declares; 1 for every other failure,
+such as no reply in time, an unknown message, arguments that it does not take, or no pod; 2 for
+wrong usage.")]
 pub struct CallArguments {
     /// Name of the entity type, such as `guild`
     pub entity_type: String,
@@ -232,12 +236,13 @@ pub struct CallArguments {
 }
 
 impl CallArguments {
-    /// The arguments of the message, from the command line or standard input.
+    /// The arguments of the message, from the command line or standard input: a JSON object as it was written, so that
+    /// the entity sees numbers of any size and refuses a name that is there twice.
     ///
     /// # Errors
     /// If standard input cannot be read, or it is not a JSON object.
-    pub fn body(&self) -> anyhow::Result<serde_json::Value> {
-        let text = if self.json == "-" { std::io::read_to_string(std::io::stdin())? } else { self.json.clone() };
+    pub fn body(&self) -> anyhow::Result<String> {
+        let text = if self.json == "-" { read_bounded(std::io::stdin())? } else { self.json.clone() };
         let value: serde_json::Value = serde_json::from_str(&text).map_err(|error| {
             UsageError(format!("the arguments are not JSON ({error}); write an object such as '{{\"user\":\"ann\"}}'"))
         })?;
@@ -245,8 +250,21 @@ impl CallArguments {
             let message = "the arguments are not a JSON object; write one such as '{\"user\":\"ann\"}'";
             return Err(UsageError(message.to_owned()).into());
         }
-        Ok(value)
+        Ok(text)
     }
+}
+
+/// Most bytes that are read from standard input: four times what a pod takes unless it is configured for more, and an
+/// endless input does not fill the memory.
+const INPUT_BYTES_MAX: u64 = 4 * LINK_BODY_BYTES_MAX as u64;
+
+fn read_bounded(input: impl Read) -> anyhow::Result<String> {
+    let mut text = String::new();
+    if input.take(INPUT_BYTES_MAX + 1).read_to_string(&mut text)? as u64 > INPUT_BYTES_MAX {
+        let message = format!("the arguments have more than {INPUT_BYTES_MAX} bytes; send less at once");
+        return Err(UsageError(message).into());
+    }
+    Ok(text)
 }
 
 /// Arguments of `atoll ctl`.
@@ -455,9 +473,37 @@ mod tests {
         ];
         let Command::Call(call) = Arguments::try_parse_from(line).unwrap().command else { panic!() };
         assert_eq!((call.entity_type.as_str(), call.entity_id.as_str(), call.method.as_str()), ("guild", "g1", "join"));
-        assert_eq!(call.body().unwrap(), serde_json::json!({ "user": "ann" }));
+        assert_eq!(call.body().unwrap(), "{\"user\":\"ann\"}");
         assert_eq!(call.client.pods.len(), 2);
         assert_eq!(call.client.timeout, Duration::from_millis(50));
+    }
+
+    #[test]
+    fn arguments_are_sent_as_they_were_written() {
+        for json in ["{\"n\":340282366920938463463374607431768211455}", "{\"n\":1,\"n\":2}"] {
+            let line = ["atoll", "call", "counter", "c1", "set", json];
+            let Command::Call(call) = Arguments::try_parse_from(line).unwrap().command else { panic!() };
+            assert_eq!(call.body().unwrap(), json);
+        }
+    }
+
+    #[test]
+    fn an_endless_input_ends_with_an_error() {
+        assert!(read_bounded(std::io::repeat(b'a')).unwrap_err().is::<UsageError>());
+        assert_eq!(read_bounded(&b"{}"[..]).unwrap(), "{}");
+    }
+
+    #[test]
+    fn no_line_of_the_help_is_broken_twice() {
+        let mut command = Arguments::command();
+        for sub in command.get_subcommands_mut() {
+            let texts = sub.get_after_help().into_iter().map(ToString::to_string);
+            let long: Vec<_> = texts
+                .flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>())
+                .filter(|line| line.len() > 100)
+                .collect();
+            assert!(long.is_empty(), "{long:?}");
+        }
     }
 
     #[test]

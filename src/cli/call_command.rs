@@ -26,7 +26,7 @@ pub struct DeclaredError {
 /// If the cluster cannot be reached, or it or the entity answers with an error; a [`DeclaredError`] if the message
 /// declares that error.
 pub fn run(arguments: &CallArguments) -> anyhow::Result<()> {
-    let body = arguments.body()?.to_string();
+    let body = arguments.body()?;
     let started = Instant::now();
     let client = connect(&arguments.client)?;
     let remaining = arguments.client.timeout.saturating_sub(started.elapsed());

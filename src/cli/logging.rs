@@ -19,7 +19,8 @@ use crate::pod::config::{LogFormat, LogSection};
 /// If the level is not understood (a loaded configuration has been checked for that) or logging was started before.
 pub fn start(log: &LogSection) -> anyhow::Result<()> {
     let filter = EnvFilter::try_new(&log.level)?;
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    // A line that cannot be written (a closed pipe, a full disk) is lost; reporting that would panic for the same reason.
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).log_internal_errors(false);
     let started = match log.format {
         LogFormat::Text => builder.with_ansi(io::stderr().is_terminal()).try_init(),
         LogFormat::Json => builder.with_ansi(false).event_format(JsonLines).try_init(),

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::arguments::ManagerArguments;
-use super::{UsageError, logging};
-use crate::pod::config::{LogSection, MANAGER_PORT};
+use super::{UsageError, logging, say};
+use crate::pod::config::LogSection;
 use crate::runtime::boot_time;
 use crate::stores::served::{ServerOptions, StoreServer};
 
@@ -39,20 +39,16 @@ pub fn run(arguments: &ManagerArguments) -> anyhow::Result<()> {
     if let Some(error) = failed {
         return Err(error.into());
     }
-    eprintln!("stopped");
+    say("stopped");
     Ok(())
 }
 
 fn greet(server: &StoreServer, arguments: &ManagerArguments) {
     let address = server.address();
-    eprintln!("atoll manager serves {} at {address}", arguments.data_directory.display());
-    if address.port() == 0 || address.port() == MANAGER_PORT {
-        eprintln!("try, each in another terminal:");
-    } else {
-        eprintln!("pods of this manager:");
-    }
+    say(&format!("atoll manager serves {} at {address}", arguments.data_directory.display()));
+    say("try, each in another terminal:");
     for listen in ["127.0.0.1:7401", "127.0.0.1:7402"] {
-        eprintln!("  atoll pod --dev --store {address} --listen {listen}");
+        say(&format!("  atoll pod --dev --store {address} --listen {listen}"));
     }
-    eprintln!("Ctrl-C stops it; its pods go on for the rest of their leases, and find it again after a restart.");
+    say("Ctrl-C stops it; its pods go on for the rest of their leases, and find it again after a restart.");
 }

@@ -57,13 +57,22 @@ pub fn main() -> ExitCode {
     };
     result.unwrap_or_else(|error| {
         // An error about several lines of a file has one line for each.
-        for line in format!("{error:#}").lines() {
-            eprintln!("error: {line}");
+        for line in sentence(&error).lines() {
+            say(&format!("error: {line}"));
         }
         if let Some(Commands { commands, .. }) = error.downcast_ref() {
-            commands.iter().for_each(|command| eprintln!("  {command}"));
+            commands.iter().for_each(|command| say(&format!("  {command}")));
         }
         ExitCode::from(exit_code(&error))
+    })
+}
+
+/// An error with its causes, each once: the messages of many errors contain their cause already.
+fn sentence(error: &anyhow::Error) -> String {
+    error.chain().map(ToString::to_string).fold(String::new(), |text, cause| match () {
+        () if text.is_empty() => cause,
+        () if text.contains(&cause) => text,
+        () => format!("{text}: {cause}"),
     })
 }
 
@@ -85,5 +94,25 @@ pub fn print(text: &str) -> io::Result<()> {
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         result => result,
+    }
+}
+
+/// Writes a line for people to standard error. One that nobody reads (a closed pipe, a full disk) is lost: `eprintln!`
+/// would end the pod for it.
+pub fn say(line: &str) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_each_cause_once() {
+        let cause = || io::Error::other("the disk is full");
+        let apart = anyhow::Error::new(cause()).context("saving failed");
+        assert_eq!(sentence(&apart), "saving failed: the disk is full");
+        let contained = anyhow::Error::new(cause()).context("saving failed (the disk is full); make room");
+        assert_eq!(sentence(&contained), "saving failed (the disk is full); make room");
     }
 }

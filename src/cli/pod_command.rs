@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use super::arguments::PodArguments;
-use super::{Commands, check, logging};
+use super::{Commands, check, logging, say};
 use crate::entity::EntityOptions;
 use crate::pod::config::{MANAGER_PORT, Store};
 use crate::pod::{Pod, StartError, open_state};
@@ -34,7 +34,7 @@ pub fn run(arguments: &PodArguments) -> anyhow::Result<()> {
     let pod = started.map_err(|error| with_commands(error, listen))?;
     greet(&pod, dev, kept);
     pod.wait()?;
-    eprintln!("stopped");
+    say("stopped");
     Ok(())
 }
 
@@ -54,14 +54,20 @@ fn greet(pod: &Pod, dev: bool, kept: bool) {
     let cores = pod.cores();
     let address = pod.address();
     let pods = if address.port() == 7400 { String::new() } else { format!(" --pods {address}") };
-    eprintln!("atoll pod {} serves at {address} on {cores} core{}", pod.uid(), if cores == 1 { "" } else { "s" });
+    say(&format!("atoll pod {} serves at {address} on {cores} core{}", pod.uid(), if cores == 1 { "" } else { "s" }));
     if dev {
-        let nothing_kept = if kept { "" } else { ", nothing is kept over a restart" };
-        eprintln!("development mode: nothing is pinned, nothing spins{nothing_kept}");
+        say("development mode: nothing is pinned, nothing spins");
     }
-    eprintln!("try, in another terminal:");
-    eprintln!("  atoll call guild g1 join '{{\"user\":\"ann\"}}'{pods}     a message to an entity");
-    eprintln!("  atoll ctl entities guild{pods}                    what runs now");
-    eprintln!("  atoll-bench{pods}                                 the load test");
-    eprintln!("Ctrl-C stops it.");
+    if !kept {
+        say("nothing is kept over a restart; --data-dir DIR keeps it");
+    }
+    say("try, in another terminal:");
+    for (command, meaning) in [
+        ("atoll call guild g1 join '{\"user\":\"ann\"}'", "a message to an entity"),
+        ("atoll ctl entities guild", "what runs now"),
+        ("atoll-bench", "the load test"),
+    ] {
+        say(&format!("  {:width$}  {meaning}", format!("{command}{pods}"), width = 42 + pods.len()));
+    }
+    say("Ctrl-C stops it.");
 }

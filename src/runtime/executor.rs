@@ -4,7 +4,7 @@
 //! engine there, and lets all of them run only when all of them could start. A core that fails later ends the process: half a
 //! pod would be worse than none.
 
-use std::io;
+use std::io::{self, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
@@ -372,7 +372,8 @@ impl Drop for AbortOnPanic {
 
 fn abort(core: CoreIndex, reason: &str) -> ! {
     tracing::error!(core = core.0, reason, "a core failed; the process ends");
-    eprintln!("core {} failed: {reason}. The process ends, so that its shards can move.", core.0);
+    // Not `eprintln!`: it panics where standard error is closed.
+    let _ = writeln!(io::stderr(), "core {} failed: {reason}. The process ends, so that its shards can move.", core.0);
     std::process::abort()
 }
 

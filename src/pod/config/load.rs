@@ -1,5 +1,7 @@
 //! The thin part that touches the process: reads the file, the environment and the cores it may run on.
 
+use std::fs::File;
+use std::io::{ErrorKind, Read as _};
 use std::path::Path;
 
 use super::keys::Config;
@@ -84,16 +86,21 @@ fn read(path: &Path) -> Result<String, ConfigError> {
     let failed = |message: String| ConfigError {
         problems: vec![Problem { place: Place::File { path: path.display().to_string(), line: None }, message }],
     };
-    let size = std::fs::metadata(path).map(|metadata| metadata.len());
-    match size {
-        Ok(size) if size > FILE_BYTES_MAX => {
-            Err(failed(format!("this file has {size} bytes, a configuration has at most 1 MiB; give another path")))
+    let mut text = String::new();
+    // Counted while reading: a device or a pipe does not say how much it has.
+    let read = File::open(path).and_then(|file| file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text));
+    match read {
+        Ok(bytes) if bytes as u64 > FILE_BYTES_MAX => {
+            Err(failed("this is larger than 1 MiB, which no configuration is; give another path".to_owned()))
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Err(failed(
+        Ok(_) => Ok(text),
+        Err(error) if error.kind() == ErrorKind::NotFound => Err(failed(
             "there is no such file; give another path, or start one with `atoll config reference > FILE`".to_owned(),
         )),
-        _ => std::fs::read_to_string(path)
-            .map_err(|error| failed(format!("cannot be read ({error}); check the path and its permissions"))),
+        Err(error) if error.kind() == ErrorKind::InvalidData => {
+            Err(failed("this is not text in UTF-8; give another path".to_owned()))
+        }
+        Err(error) => Err(failed(format!("cannot be read ({error}); check the path and its permissions"))),
     }
 }
 
