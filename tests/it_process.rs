@@ -283,7 +283,7 @@ fn ctl_shows_pods_shards_entities_and_places() {
 fn an_unreachable_pod_is_one_sentence() {
     let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
     for command in [&["call", "guild", "g1", "members"][..], &["ctl", "pods"]] {
-        let text = one_sentence(&atoll(&[command, &["--pods", &free, "--timeout", "500ms"]].concat()), 1);
+        let text = one_sentence(&atoll(&[command, &["--pods", &free, "--timeout", "2s"]].concat()), 1);
         assert!(text.contains(&free) && text.contains("no pod answered"), "{text}");
         assert!(text.contains("could not connect"), "{text}");
     }
@@ -294,10 +294,10 @@ fn an_unreachable_pod_is_one_sentence() {
         stream.write_all(&[b"HTTP/1.1 400 Bad Request\r\n\r\n".as_slice(), &[b' '; 100]].concat()).unwrap();
         (stream, other)
     });
-    let text = one_sentence(&atoll(&["ctl", "pods", "--pods", &address, "--timeout", "500ms"]), 1);
+    let text = one_sentence(&atoll(&["ctl", "pods", "--pods", &address, "--timeout", "2s"]), 1);
     assert!(text.contains("does not speak as a pod does"), "{text}");
     let silent = answers.join().unwrap();
-    let text = one_sentence(&atoll(&["ctl", "pods", "--pods", &address, "--timeout", "500ms"]), 1);
+    let text = one_sentence(&atoll(&["ctl", "pods", "--pods", &address, "--timeout", "2s"]), 1);
     assert!(text.contains("says nothing"), "{text}");
     drop(silent);
     let pod = PodProcess::start(&["--set", "pod.cluster_name=other"]);
