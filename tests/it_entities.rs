@@ -338,6 +338,26 @@ fn what_can_be_interrupted_leaves_no_end_behind() {
 }
 
 #[test]
+fn what_waits_for_its_turn_is_withdrawn_when_its_sender_stops_waiting() {
+    let (pod, probes, ids) = two_cores("withdrawn", EntityOptions::default());
+    let client = Client::connect([pod.address()]).unwrap();
+    for (probes, at) in [(probes, 0), (probes, 1), (client.messenger::<ProbeRef>(), 0)] {
+        let id = &ids[at];
+        let probe = probes.entity(id);
+        block_on(probe.count()).unwrap();
+        let before = events(id).len();
+        block_on(async {
+            let mut first = pin!(probe.write("first".into(), 3_600_000).no_timeout());
+            assert!(started(first.as_mut()).await.is_none());
+            let late = probe.write("late".into(), 0).timeout(Duration::from_millis(50)).await;
+            assert_eq!(late, Err(SendError::Cluster(ClusterError::SendTimeout)));
+        });
+        assert_eq!(block_on(probe.write("next".into(), 0)), Ok(()));
+        assert_eq!(events(id)[before..], ["+first", "+next", "-next"]);
+    }
+}
+
+#[test]
 fn a_cycle_of_asks_fails_at_once() {
     let (pod, probes, [a, b]) = two_cores("cycle", EntityOptions::default());
     let probes = probes.timeout(PATIENCE);

@@ -4,7 +4,7 @@
 mod support;
 
 use std::io::Write as _;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -160,6 +160,39 @@ fn asks_at_a_pod_that_hangs_time_out_and_succeed_when_it_goes_on() {
     assert!(matches!(silent, Err(ConnectError::TimedOut { .. })), "{silent:?}");
     pod.signal("CONT");
     assert_eq!(block_on(echo.add(1)), Ok(2));
+}
+
+/// Set only for a child of this test program: the pod that it is a client of.
+const CLIENT_OF: &str = "TEST_CLIENT_OF";
+
+/// In a child process of these tests this is a client that asks for more than it gets; otherwise it is nothing.
+#[test]
+fn a_client_of_these_tests() {
+    let Ok(address) = std::env::var(CLIENT_OF) else { return };
+    let client = Client::connect([address.parse::<SocketAddr>().unwrap()]).unwrap();
+    let echoes = client.messenger::<EchoRef>().timeout(Duration::from_secs(3));
+    let (asleep, behind) = (echoes.entity("shared"), echoes.entity("shared"));
+    let asleep = std::thread::spawn(move || block_on(asleep.sleep(60_000)));
+    until("it is in flight", || (sum_of(&counters(&client), "messages") >= 1).then_some(()));
+    let behind = std::thread::spawn(move || block_on(behind.add(100)));
+    until("so is the next", || (sum_of(&counters(&client), "messages") >= 2).then_some(()));
+    eprintln!("the client waits for the pod that serves at {address} now");
+    assert!(asleep.join().unwrap().is_err() && behind.join().unwrap().is_err());
+}
+
+#[test]
+fn what_a_client_that_hangs_asked_for_ends_with_the_time_that_it_would_wait() {
+    let pod = PodProcess::start(&[]);
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", "a_client_of_these_tests", "--nocapture"]).env(CLIENT_OF, pod.address_text());
+    let hung = PodProcess::try_start(command).expect("a client");
+    hung.freeze();
+    let client = Client::connect([pod.address]).unwrap();
+    let echo = client.messenger::<EchoRef>().timeout(PATIENCE).entity("shared");
+    assert_eq!(block_on(echo.add(1)), Ok(1), "its turn comes, and what waited before it was never started");
+    assert_eq!(sum_of(&counters(&client), "requests_expired"), 2);
+    assert_eq!(sum_of(&counters(&client), "links_open"), 2, "the one that hangs is still there");
+    hung.signal("CONT");
 }
 
 #[test]

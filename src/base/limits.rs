@@ -74,7 +74,7 @@ pub const BULK_SEND_BYTES: usize = 2 * BULK_PART_BYTES;
 pub const BODY_PART_TIMEOUT: Duration = SEND_TIMEOUT;
 /// Questions about the pod that one link may have unanswered: an answer may have a megabyte, and one thread gives them.
 pub const LINK_QUESTIONS_MAX: u32 = 64;
-/// How much longer than its sender an owner waits before it ends a request: the sender's own timer comes first, and the
+/// How much longer than its sender an owner waits before it ends a handler: the sender's own timer comes first, and the
 /// cancellation that it sends has this long to arrive.
 pub const CALLER_GRACE: Duration = Duration::from_millis(250);
 /// Longest pause before a call in JSON that was refused is sent again, unless a newer table comes first: about what a

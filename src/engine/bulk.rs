@@ -180,6 +180,8 @@ pub(super) struct Arriving {
     /// Routing block and body, as far as they have arrived; nothing once nobody wants them.
     bytes: Vec<u8>,
     is_wanted: bool,
+    /// When the first part came.
+    first_part: Nanos,
     /// When the last part came.
     last_part: Nanos,
 }
@@ -205,7 +207,15 @@ impl Arriving {
         if length > body_bytes_max {
             return Err(PartError::TooLong);
         }
-        Ok(Arriving { header, length, arrived: 0, bytes: Vec::new(), is_wanted: true, last_part: Nanos::ZERO })
+        Ok(Arriving {
+            header,
+            length,
+            arrived: 0,
+            bytes: Vec::new(),
+            is_wanted: true,
+            first_part: Nanos::ZERO,
+            last_part: Nanos::ZERO,
+        })
     }
 
     /// Bytes of routing block and body, when all is there.
@@ -224,6 +234,11 @@ impl Arriving {
         self.bytes = Vec::new();
     }
 
+    /// How long ago its first part came.
+    pub fn under_way(&self, now: Nanos) -> core::time::Duration {
+        now.since(self.first_part)
+    }
+
     /// Whether its next part is overdue.
     pub fn is_late(&self, now: Nanos, patience: core::time::Duration) -> bool {
         now >= self.last_part + patience
@@ -236,6 +251,7 @@ impl Arriving {
             return Err(PartError::Stray);
         }
         let part = if self.arrived == 0 {
+            self.first_part = now;
             self.keep(frame.routing);
             frame.body.get(LENGTH_BYTES..).ok_or(PartError::Length)?
         } else if header.routing_length > 0 || header.tag as usize != self.arrived {

@@ -169,7 +169,7 @@ impl Core {
         self.request_taken(link, frame, discard, Duration::ZERO);
     }
 
-    /// A request within the credit of its link, which may have waited since it came.
+    /// A request within the credit of its link, which may have waited since it came or, a large one, since it began to.
     pub(super) fn request_taken(&self, link: &Link, frame: &Frame<'_>, discard: bool, waited: Duration) {
         let header = &frame.header;
         let routing = match RoutingView::parse(frame.routing) {
@@ -184,7 +184,7 @@ impl Core {
         if !waited.is_zero() && routing.remaining().is_some_and(|remaining| remaining <= waited) {
             return self.expired(link, header.correlation);
         }
-        let delivered = self.deliver_request(link, frame, &routing, discard);
+        let delivered = self.deliver_request(link, frame, &routing, discard, waited);
         if let (true, Ok(Some(delivered))) = (discard, &delivered) {
             self.host.charge(delivered, link.id, lane, frame.body.len() as u32);
         }
@@ -205,7 +205,7 @@ impl Core {
         }
     }
 
-    /// A request that waited here for its shard longer than its sender waits.
+    /// A request that waited here, for its shard or the rest of its body, longer than its sender waits.
     #[cold]
     fn expired(&self, link: &Link, correlation: u64) {
         self.host.count_expired();
@@ -219,6 +219,7 @@ impl Core {
         frame: &Frame<'_>,
         routing: &RoutingView<'_>,
         discard: bool,
+        waited: Duration,
     ) -> Result<Option<Delivered>, ClusterError> {
         let header = &frame.header;
         if routing.role != self.routes.identity.role {
@@ -236,7 +237,7 @@ impl Core {
         }
         match self.place_frame(shard, header.token) {
             Place::Here => {}
-            Place::Wait => return self.hold_frame(link, frame).map(|()| None),
+            Place::Wait => return self.hold_frame(link, frame, waited).map(|()| None),
             Place::Elsewhere => {
                 self.refuse_moved(link, frame, true);
                 return Ok(None);

@@ -50,14 +50,14 @@ pub(super) struct WaitingRoom {
 
 impl WaitingRoom {
     /// Keeps a frame. False if there is no room.
-    pub fn keep_frame(&self, link: LinkId, frame: &Frame<'_>, now: Nanos) -> bool {
+    pub fn keep_frame(&self, link: LinkId, frame: &Frame<'_>, since: Nanos) -> bool {
         let bytes = self.bytes.get() + frame.routing.len() + frame.body.len();
         let mut queue = self.queue.borrow_mut();
         if queue.len() >= HELD_MAX || bytes > HELD_BYTES_MAX {
             return false;
         }
         self.bytes.set(bytes);
-        queue.push_back(Held::Frame(HeldFrame::new(link, frame, now)));
+        queue.push_back(Held::Frame(HeldFrame::new(link, frame, since)));
         true
     }
 

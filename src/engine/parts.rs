@@ -86,7 +86,8 @@ impl Core {
         }
         match arrived.frame() {
             Some(frame) if may_serve => {
-                self.request_taken(link, &frame, frame.header.kind == FrameKind::Tell, core::time::Duration::ZERO);
+                let waited = arrived.under_way(self.host.now());
+                self.request_taken(link, &frame, frame.header.kind == FrameKind::Tell, waited);
             }
             _ => self.routes.fail_link(link.id, correlation, ClusterError::Busy),
         }

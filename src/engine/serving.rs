@@ -8,6 +8,7 @@
 //! extended the lease is done before anything else happens under the extended one.
 
 use core::cmp::Ordering;
+use core::time::Duration;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -252,9 +253,9 @@ impl Core {
         if here || compare(way.token) == Ordering::Greater { Place::Wait } else { Place::Elsewhere }
     }
 
-    /// Keeps a request until it is known where its shard is.
-    pub(super) fn hold_frame(&self, link: &Link, frame: &Frame<'_>) -> Result<(), ClusterError> {
-        if self.held.keep_frame(link.id, frame, self.host.now()) {
+    /// Keeps a request, which has waited so long, until it is known where its shard is.
+    pub(super) fn hold_frame(&self, link: &Link, frame: &Frame<'_>, waited: Duration) -> Result<(), ClusterError> {
+        if self.held.keep_frame(link.id, frame, self.host.now() - waited) {
             return Ok(());
         }
         if self.host.is_frozen() {

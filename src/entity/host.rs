@@ -699,7 +699,7 @@ impl Host {
                     }
                 }
                 Some(TimerKey::Sleep(key)) => self.acknowledge(key),
-                Some(TimerKey::Caller(link, correlation)) => self.end_late_caller(link, correlation),
+                Some(TimerKey::Caller(link, correlation)) => self.caller_is_late(link, correlation),
                 Some(key @ TimerKey::Terminate(..)) if self.is_frozen() => self.ownership.keep_timer(key),
                 Some(TimerKey::Terminate(slot, generation)) => self.termination_timed_out(slot, generation),
             }

@@ -33,6 +33,7 @@ fn what_a_hung_sender_has_here_ends_with_the_time_that_it_said() {
     let longer = wire.start(probe.clone().add(1).timeout(LONG));
     wire.pass_at_pod(SHORT + SHORT);
     assert_eq!(lines(), ["+a"], "a sender that lives would have said so by now; this one has some grace");
+    assert_eq!(expired(&wire), 1, "what waits needs none");
     wire.pass_at_pod(OVER - SHORT - SHORT);
     assert_eq!(lines(), ["~a"], "the one that waited is never started");
     assert_eq!(expired(&wire), 2);
@@ -43,6 +44,28 @@ fn what_a_hung_sender_has_here_ends_with_the_time_that_it_said() {
     assert_eq!(longer.take(), Some(Ok(2)));
     assert_eq!((wire.client.host().waiting_asks(), wire.pod.host().waiting_asks()), (0, 0));
     assert_eq!(wire.block(probe.add(1)), Ok(3), "the link lives");
+}
+
+#[test]
+fn a_message_whose_time_is_over_when_its_turn_comes_is_not_started() {
+    let (wire, probe) = linked();
+    let running = wire.start(probe.clone().write("a".into()).timeout(LONG));
+    let too_late = wire.start(probe.clone().write("b".into()).timeout(SHORT));
+    let in_time = wire.start(probe.clone().write("c".into()).timeout(SHORT + SHORT));
+    assert_eq!(lines(), ["+a"]);
+    wire.pass_at_pod(SHORT + SHORT / 2);
+    signal("a").fire();
+    wire.work(&wire.pod);
+    assert_eq!(lines(), ["-a", "+c"]);
+    wire.pass_at_pod(SHORT);
+    assert_eq!(lines(), [""; 0], "one that was started in time has some grace");
+    wire.pass_at_pod(OVER - SHORT);
+    assert_eq!((lines(), expired(&wire)), (vec!["~c".to_owned()], 2));
+    wire.pass(Duration::from_millis(1));
+    assert_eq!(running.take(), Some(Ok(())));
+    assert_eq!(cluster(too_late.take()), ClusterError::SendTimeout);
+    assert_eq!(cluster(in_time.take()), ClusterError::SendTimeout);
+    assert_eq!(wire.block(probe.add(1)), Ok(3), "of the three only the first ran to its end");
 }
 
 #[test]

@@ -270,6 +270,29 @@ fn a_timeout_ends_a_half_sent_body_too() {
 }
 
 #[test]
+fn the_time_that_a_large_body_takes_to_come_is_part_of_what_its_sender_waits() {
+    for (takes, comes_in_time) in [(Duration::from_millis(900), true), (Duration::from_millis(1100), false)] {
+        let wire = linked(LinkLimits::default());
+        let mut watch = watching(&LinkLimits::default());
+        let id = &apart(1)[0];
+        let to: StoreRef = wire.entity(id);
+        let ask = wire.send(to.put(1, pattern(1, LARGE), 0).timeout(Duration::from_secs(1)));
+        one_send(&wire, &mut watch);
+        wire.pass_at_pod(takes);
+        while !one_send(&wire, &mut watch).is_empty() {
+            wire.work(&wire.client);
+        }
+        wire.work(&wire.pod);
+        one_answer(&wire, &mut watch);
+        wire.work(&wire.client);
+        assert_eq!(ask.take().unwrap().is_ok(), comes_in_time);
+        assert_eq!(log(id).is_empty(), !comes_in_time, "nobody waits for it: it is not handled");
+        let expired = wire.pod.host().counters().expired.load(std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(expired, u64::from(!comes_in_time));
+    }
+}
+
+#[test]
 fn a_body_that_is_never_finished_closes_its_link() {
     let wire = linked(LinkLimits::default());
     let to: StoreRef = wire.entity(&apart(1)[0]);
