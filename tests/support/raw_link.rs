@@ -200,6 +200,8 @@ impl RawLink {
                 Ok(0) => return None,
                 Ok(length) => self.bytes.truncate(length),
                 Err(error) if error.kind() == ErrorKind::ConnectionReset => return None,
+                // A read with a timeout is not gone on with after the process was stopped.
+                Err(error) if error.kind() == ErrorKind::Interrupted => self.bytes.clear(),
                 Err(error) => panic!("the peer neither answers nor closes: {error}"),
             }
         }
