@@ -75,7 +75,7 @@ impl World {
         for _ in 0..pods {
             options.push(ProcessOptions { cores: 2, is_pod: true, ignores_freeze, bootstrap: Vec::new(), types });
         }
-        let bootstrap = vec![address(0)];
+        let bootstrap = (0..pods).map(address).collect();
         options.push(ProcessOptions { cores: 1, is_pod: false, ignores_freeze, bootstrap, types: Vec::new });
         let owners = (0..SHARDS as usize).map(|shard| Some((shard % 2, shard / 2 % 2, 10 + shard as u64)));
         let world = World {
