@@ -136,7 +136,8 @@ fn the_timeout_of_a_call_interrupts_its_handler() {
 #[test]
 fn a_call_that_is_killed_or_stopped_interrupts_its_handler_and_leaves_the_mailbox() {
     let (pod, client) = pod();
-    for (at, name) in [(1, "INT"), (2, "KILL")] {
+    // Not SIGINT, which is ignored below a shell that runs the tests in its background.
+    for (at, name) in [(1, "TERM"), (2, "KILL")] {
         let id = at.to_string();
         let mut running = calling(&pod, &[&id, "nap", HOUR, "--timeout", "1h"]);
         until("it runs", || (handlers(at) == (1, 0, 0)).then_some(()));
