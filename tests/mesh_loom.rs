@@ -7,7 +7,7 @@
 #![allow(unsafe_code)]
 
 use atoll::mesh::{
-    Bell, Consumer, Doorbell, ForeignInbox, WokenNode, WokenStack, channel,
+    Bell, Consumer, Doorbell, ForeignInbox, Producer, WokenNode, WokenStack, channel,
     sync::{Arc, AtomicBool, AtomicPtr, Ordering, fence},
 };
 use core::{
@@ -53,7 +53,10 @@ impl<T> DerefMut for Held<T> {
 
 // ---- the queue between two cores ----
 
-fn values_arrive_in_order(capacity: usize) {
+type Push = fn(&mut Producer<Box<i32>>, i32) -> bool;
+type Pop = fn(&mut Consumer<Box<i32>>) -> Option<i32>;
+
+fn values_arrive_in_order(capacity: usize, push: Push, pop: Pop) {
     model(move || {
         let (mut producer, mut consumer) = channel(capacity);
         let sender = thread::spawn(move || {
@@ -61,54 +64,45 @@ fn values_arrive_in_order(capacity: usize) {
                 while !producer.has_room() {
                     thread::yield_now();
                 }
-                producer.push(Box::new(number)).expect("there is room until the next push");
+                assert!(push(&mut producer, number), "there is room until the next push");
             }
         });
         for expected in 0..3 {
             while !consumer.has_next() {
                 thread::yield_now();
             }
-            assert_eq!(consumer.pop().as_deref(), Some(&expected));
+            assert_eq!(pop(&mut consumer), Some(expected));
         }
         sender.join().unwrap();
-        assert!(consumer.is_closed() && consumer.pop().is_none());
+        assert!(consumer.is_closed() && pop(&mut consumer).is_none());
     });
+}
+
+fn push_moved(producer: &mut Producer<Box<i32>>, number: i32) -> bool {
+    producer.push(Box::new(number)).is_ok()
+}
+
+fn pop_moved(consumer: &mut Consumer<Box<i32>>) -> Option<i32> {
+    consumer.pop().map(|number| *number)
 }
 
 #[test]
 fn values_arrive_in_order_through_one_slot() {
-    values_arrive_in_order(1);
+    values_arrive_in_order(1, push_moved, pop_moved);
 }
 
 #[test]
 fn values_arrive_in_order_through_two_slots() {
-    values_arrive_in_order(2);
+    values_arrive_in_order(2, push_moved, pop_moved);
 }
 
 #[test]
 fn values_that_are_made_and_read_in_their_slot_arrive_in_order() {
+    // SAFETY: the element is written.
+    let push: Push = |producer, number| unsafe { producer.push_with(|slot| slot.write(Box::new(number))) }.is_ok();
+    let pop: Pop = |consumer| consumer.pop_with(|element| **element);
     for capacity in [1, 2] {
-        model(move || {
-            let (mut producer, mut consumer) = channel(capacity);
-            let sender = thread::spawn(move || {
-                for number in 0..3 {
-                    while !producer.has_room() {
-                        thread::yield_now();
-                    }
-                    // SAFETY: the element is written.
-                    let pushed = unsafe { producer.push_with(|slot: *mut Box<i32>| slot.write(Box::new(number))) };
-                    assert!(pushed.is_ok(), "there is room until the next push");
-                }
-            });
-            for expected in 0..3 {
-                while !consumer.has_next() {
-                    thread::yield_now();
-                }
-                assert_eq!(consumer.pop_with(|element| **element), Some(expected));
-            }
-            sender.join().unwrap();
-            assert!(consumer.is_closed() && consumer.pop_with(|_| ()).is_none());
-        });
+        values_arrive_in_order(capacity, push, pop);
     }
 }
 
